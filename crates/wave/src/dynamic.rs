@@ -102,7 +102,7 @@ impl<E: Real, U: Update> Kernel<E> for U {
         assert_eq!(coefficients.len(), Update::coefficients(self));
         let mut here = vec![E::default(); coefficients.len()];
         for j in 0..rows {
-            // The inner loops are not `for`: see `Typed::update`.
+            // Not over ranges: see `strip::fused`.
             let (start, mut k) = (first + j * pitch, 0);
             while k < cols {
                 let i = start + k;

@@ -283,9 +283,7 @@ impl<K: PointKernel<N>, const N: usize> Update for Typed<'_, K, N> {
         at: [Neighbours<L>; R],
         coefficients: [*const L::Element; R],
     ) -> [L; R] {
-        // These loops are not `for`: at the level of optimisation of the tests a range is a call
-        // per value, and its code, once for each kernel and kind of lanes, takes 3 of the 45 s of
-        // processor time in which this crate compiles.
+        // Not over ranges: see `strip::fused`.
         let mut new = [L::splat(0.0); R];
         let mut r = 0;
         while r < R {

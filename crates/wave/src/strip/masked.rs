@@ -4,6 +4,7 @@
 //! Like [`fused`](super::fused) for one iteration, except that strips may be missing, and that rows
 //! and columns may lie on the edge or outside of the matrix: values that are not interior stay. It
 //! is called for the few positions at both ends of a strip, and for the first and last strips.
+//! Its loops are written like those of [`fused`](super::fused).
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
@@ -71,13 +72,17 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
     let nothing =
         nothing.wrapping_add(nothing.align_offset(64)).wrapping_add((g.lag() + 1) * record);
     let mut places = [nothing; TOGETHER + 2];
-    for (i, place) in places.iter_mut().enumerate() {
+    let mut i = 0;
+    while i < TOGETHER + 2 {
         let strip = extent.top - 1 + i as isize;
-        if (-1..=g.last_strip()).contains(&strip) {
-            *place = ring.strip(strip).wrapping_offset((from - strip * g.step()) * record as isize);
+        if -1 <= strip && strip <= g.last_strip() {
+            places[i] =
+                ring.strip(strip).wrapping_offset((from - strip * g.step()) * record as isize);
         }
+        i += 1;
     }
-    for at_g in from..to {
+    let mut at_g = from;
+    while at_g < to {
         let place = |i: usize, ahead: isize| places[i].wrapping_offset(ahead * record as isize);
         // SAFETY: strips from -1 to the last are in the ring, as the caller guarantees, and all
         // others are replaced by the dummy, which is large enough. The other conditions are those
@@ -85,7 +90,8 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
         unsafe {
             let mut at = [Neighbours::all(zero); TOGETHER];
             let mut coefficients = [std::ptr::null(); TOGETHER];
-            for r in 0..TOGETHER {
+            let mut r = 0;
+            while r < TOGETHER {
                 let i = r + 1;
                 at[r] = Neighbours {
                     centre: L::load(place(i, 0)),
@@ -115,20 +121,26 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
                     at[r].south_west = near.from_below(far);
                 }
                 coefficients[r] = place(i, 0).wrapping_add(L::WIDTH).cast_const();
+                r += 1;
             }
             let new = kernel.update::<L, TOGETHER>(at, coefficients);
-            for r in 0..TOGETHER {
+            r = 0;
+            while r < TOGETHER {
                 let bits = rows[r]
                     & columns(at_g - strip(r) * g.step(), skew, L::WIDTH, g.shape.cols as isize);
                 let value = L::choose_bits(bits, new[r], at[r].centre);
                 value.store(place(r + 1, 0));
                 let change = L::choose_bits(bits, kernel.change(at[r].centre, new[r]), zero);
                 *norm = norm.greater(change);
+                r += 1;
             }
         }
-        for place in &mut places {
-            *place = place.wrapping_add(record);
+        i = 0;
+        while i < TOGETHER + 2 {
+            places[i] = places[i].wrapping_add(record);
+            i += 1;
         }
+        at_g += 1;
     }
 }
 

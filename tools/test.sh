@@ -110,13 +110,16 @@ counts() {
 # Prints the output of failed tests, without backtraces. That of tests that passed precedes it in a
 # log and is left out.
 failures() {
+    local log
     awk '/^successes:$/ { failures = 0 } /^failures:$/ { failures = 1; said = 0 } /^test result:/ { failures = said = 0 }
          failures && /^---- .* stdout ----$/ { said = 40 }
          /^ +[0-9]+: |^ +at / { next }
          said > 0 { print substr($0, 1, 400); said-- }' "$@"
     # What cargo says of programs that do not compile, and of those that a signal has ended. The log
     # of the documentation has examples that must not compile.
-    grep -shE -A 5 '^error\[E[0-9]+\]: ' "$results"/{build,crates,others}.log
+    for log in "$@"; do
+        [[ $log == */docs.log ]] || grep -hE -A 5 '^error\[E[0-9]+\]: ' "$log"
+    done
     grep -hE '^test .* FAILED|^(FAILED|ERROR) |^python: FAILED|^error: (test|doctest|could|failed)|^  process did' "$@" | sort -u
 }
 
@@ -128,8 +131,9 @@ summary() {
     logs=("${parts[@]/#/$results/}")
     logs=("${logs[@]/%/.log}")
     echo "---- $tier"
-    # What is built is built for all parts (tools/features.py), so that no part compiles it twice.
-    sed -n 's/^ *Compiling \([^ ]*\) .*/compiled again: \1/p' "$results"/{crates,others,demo}.log 2>/dev/null | sort -u
+    # What is built is built for these parts (tools/features.py), so that none compiles it again. In
+    # soak the demo has another profile.
+    [ "$tier" = soak ] || sed -n 's/^ *Compiling \([^ ]*\) .*/compiled again: \1/p' "$results"/{crates,others,demo}.log 2>/dev/null | sort -u
     grep -hE '^(skipped|missing|not installed):' "${logs[@]}" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /'
     failures "${logs[@]}"
     for name in "${parts[@]}"; do

@@ -6,8 +6,8 @@
 //! element type.
 //!
 //! # Costs
-//! Per tile of columns and four strips: one virtual call for four iterations, and at the edges of
-//! the matrix one per iteration. Per band of the plain loop: one.
+//! Per tile of columns and four strips: one virtual call for four fused iterations, or for each
+//! iteration that is not fused or at an edge of the matrix. Per band of the plain loop: one.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
@@ -38,7 +38,7 @@ pub(crate) trait Kernel<E: Real>: Sync {
     /// [`tile::strips`].
     ///
     /// # Safety
-    /// The conditions of the loop must hold, and the machine must have the lanes.
+    /// Those of [`tile::strips`].
     unsafe fn strips(
         &self,
         lanes: Lanes,

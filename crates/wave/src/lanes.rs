@@ -16,8 +16,8 @@
 //!
 //! # How a kernel gets the instructions
 //! A function compiled for AVX-512 is marked `#[target_feature]`. The engine has one such function
-//! per instruction set, each in the file of the loop that it dispatches to. All functions that it
-//! calls are `#[inline(always)]` and so become part of it.
+//! per instruction set, in `lanes/dispatch.rs`. The interpreter of steps and the loops of rules
+//! have their own. All functions that these call are `#[inline(always)]` and become part of them.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};

@@ -11,8 +11,9 @@
 //! The variable `SYNCLINE_TESTS` names the tier. A test asks for its number of cases
 //! ([`cases`], [`property`]) and for its seed ([`seed`]). [`is_quick`] is for what finds MPIs and
 //! browsers; tests do not ask for it. A test that only the full tier runs is marked
-//! `#[ignore = "full: why"]`. A test whose property holds mostly, not always, belongs to soak: its
-//! name begins with `soak_`, its first line is [`is_soak`], and it is marked as well.
+//! `#[ignore = "full: why"]`. A test whose property holds mostly, not always, belongs to soak. So
+//! does a test of minutes. The name of such a test begins with `soak_`, its first line is
+//! [`is_soak`], and it is marked as well.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};

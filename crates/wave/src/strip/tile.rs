@@ -404,10 +404,12 @@ unsafe fn update<E: Real>(
 }
 
 /// Runs `fuse` iterations over four strips: masked at the edges, fused in the middle. Returns the
-/// greatest change if `fuse` is 1.
+/// greatest change if `fuse` is 1; otherwise the result has no meaning.
 ///
 /// # Safety
-/// The conditions of [`run`] must hold.
+/// The conditions of [`run`] must hold for the job of this ring and for a scratch with this dummy.
+/// The extent must be that of four strips in one tile of the job, and the data that the tile reads
+/// must have been packed.
 unsafe fn together<E: Real>(
     lanes: Lanes,
     kernel: &dyn Kernel<E>,
@@ -436,9 +438,9 @@ unsafe fn together<E: Real>(
             let (from, to) = (extent.from - lag * t, extent.to - lag * t);
             let one = Extent { top: extent.top - t, from, to };
             if from < to {
-                // SAFETY: the caller guarantees the ring, the exclusive access and the
-                // instructions; in the middle all rows and columns are interior, and at the edges
-                // positions outside of the matrix are masked.
+                // SAFETY: the caller guarantees the ring, the exclusive access, the size of the
+                // dummy and the instructions; in the middle all rows and columns are interior, and
+                // at the edges positions outside of the matrix are masked.
                 let by = unsafe { kernel.strips(lanes, inner, ring, dummy, one) };
                 change = change.greater(by);
             }
@@ -450,17 +452,15 @@ unsafe fn together<E: Real>(
     change
 }
 
-/// The innermost loops, each of which is compiled for each kernel and each kind of lanes: together
-/// with [`bring_in`] and [`bring_out`] all that depends on the lanes.
-///
-/// To limit the code size each loop exists once: only the loop of single iterations computes norms.
+/// An innermost loop. Each is compiled for each kernel and each kind of lanes. To limit the size of
+/// that code, [`fused`] exists only with four iterations or with changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Inner {
-    /// [`fused`], of [`FUSED`] iterations, without the change.
+    /// [`fused`], of [`FUSED`] iterations, without changes.
     Fused,
-    /// [`fused`], of one iteration.
+    /// [`fused`], of one iteration, with changes.
     Single,
-    /// [`masked`], of one iteration.
+    /// [`masked`], of one iteration, with changes.
     Masked,
 }
 
@@ -468,8 +468,9 @@ pub(crate) enum Inner {
 /// greatest change, or 0 if the loop does not compute it.
 ///
 /// # Safety
-/// * The conditions of the loop must hold.
-/// * The machine must have the lanes.
+/// * The conditions of [`fused`] or [`masked`], as [`Inner`] says, must hold for the vectors of the
+///   lanes, which the machine must have.
+/// * For [`Inner::Masked`], the dummy must be large enough for the positions of the extent.
 pub(crate) unsafe fn strips<E: Real, U: Update>(
     lanes: Lanes,
     inner: Inner,

@@ -2,11 +2,13 @@
 //!
 //! | tier    | set by           | tests                            | random cases     | seeds  |
 //! |---------|------------------|----------------------------------|------------------|--------|
-//! | `quick` | nothing          | all but those marked `#[ignore]` | 1/8, at least 2  | fixed  |
-//! | `full`  | `make test-full` | all                              | as written       | fixed  |
+//! | `quick` | nothing          | all but those marked `#[ignore]` | an eighth        | fixed  |
+//! | `full`  | `make test-full` | all                              | half             | fixed  |
 //! | `soak`  | `make soak`      | all, and those of soak alone     | 20 times         | random |
 //!
 //! `make test` runs the quick tier of the products alone: those of `crates`, `apps` and `bindings`.
+//!
+//! Of two random cases or more, each tier tries at least two.
 //!
 //! The variable `SYNCLINE_TESTS` names the tier. A test asks for its number of cases
 //! ([`cases`], [`property`]) and for its seed ([`seed`]). [`is_quick`] is for what finds MPIs and
@@ -43,31 +45,32 @@ impl Tier {
         }
     }
 
-    /// Returns the number of cases of a test that has `full` in the full tier.
-    fn cases(self, full: u32) -> u32 {
+    /// Returns the number of cases of a test for which `written` are written.
+    fn cases(self, written: u32) -> u32 {
+        let share = |n| written.div_ceil(n).max(2).min(written);
         match self {
             // Miri takes seconds for what takes microseconds elsewhere.
-            _ if cfg!(miri) => full.min(4),
-            Tier::Quick => full.div_ceil(8).max(2).min(full),
-            Tier::Full => full,
-            Tier::Soak => full.saturating_mul(20),
+            _ if cfg!(miri) => written.min(4),
+            Tier::Quick => share(8),
+            Tier::Full => share(2),
+            Tier::Soak => written.saturating_mul(20),
         }
     }
 }
 
-/// Returns the number of random cases, kills or rounds of a test, whose number in the full tier is
-/// `full`.
+/// Returns the number of random cases, kills or rounds of a test for which `written` are written.
+/// The tier says how many of them are tried.
 #[must_use]
-pub fn cases(full: u32) -> u32 {
-    Tier::of_this_run().cases(full)
+pub fn cases(written: u32) -> u32 {
+    Tier::of_this_run().cases(written)
 }
 
-/// Returns the configuration of a property test that tries `full` random cases in the full tier.
+/// Returns the configuration of a property test for which `written` random cases are written.
 #[must_use]
-pub fn property(full: u32) -> Config {
+pub fn property(written: u32) -> Config {
     let is_random = Tier::of_this_run() == Tier::Soak && env::var(SEED).is_err();
     Config {
-        cases: cases(full),
+        cases: cases(written),
         rng_seed: if is_random { RngSeed::Random } else { RngSeed::Fixed(seed(1)) },
         // A seed that is fixed finds the same case again; a failure of soak prints its case.
         failure_persistence: None,
@@ -111,10 +114,11 @@ mod tests {
 
     #[test]
     fn a_higher_tier_tries_no_less() {
-        for full in [0, 1, 2, 3, 16, 17, 256, u32::MAX] {
-            let [quick, all, soak] = [Tier::Quick, Tier::Full, Tier::Soak].map(|t| t.cases(full));
-            assert!(quick <= all && all <= soak, "{full}: {quick}, {all}, {soak}");
-            assert!(quick >= full.min(2) && all == full, "{full}: {quick}, {all}");
+        for written in [0, 1, 2, 3, 16, 17, 256, u32::MAX] {
+            let [quick, full, soak] =
+                [Tier::Quick, Tier::Full, Tier::Soak].map(|tier| tier.cases(written));
+            assert!(quick <= full && full <= soak, "{written}: {quick}, {full}, {soak}");
+            assert!(quick >= written.min(2) && soak >= written, "{written}: {quick}, {soak}");
         }
     }
 }

@@ -82,7 +82,7 @@ fn operations_hold_under_mpi() {
     for mpi in &MPIS {
         let shapes = [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)];
         // The first tasks of a farm have no priority, and the first plans of an overlay are alike.
-        let subjects = [("rma", 3), ("farm", 8), ("overlay", 8)]
+        let subjects = [("rma", 3), ("farm", 6), ("overlay", 6)]
             .into_iter()
             .flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for ((subject, rounds), (processes, per_host)) in subjects {

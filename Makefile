@@ -54,8 +54,8 @@ build:
 build-lab:
 	$(CARGO) build --release -p syncline-lab
 
-# The command as the tests compile it, which is quick: only the crates that compute are optimised
-# (see Cargo.toml).
+# The command as the tests compile it, which is quick: only the crates that compute and move elements
+# are optimised (see Cargo.toml).
 UNOPTIMISED = $(or $(CARGO_TARGET_DIR),target)/debug/syncline
 command-for-tests:
 	$(CARGO) build -p syncline-cli

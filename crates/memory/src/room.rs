@@ -202,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_begins_at_its_power_of_1024() {
+        let shown = [0, 1023, 1024, (1 << 20) - 1, 1 << 20, 1536 << 20, u64::MAX]
+            .map(|bytes| Size(bytes).to_string());
+        let expected = ["0 bytes", "1023 bytes", "1 KiB", "1024 KiB", "1 MiB", "1.5 GiB", "16 EiB"];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
     fn sizes_are_read() {
         let good = [
             ("0", 0),

@@ -12,7 +12,8 @@ use syncline_sync::{Barrier, BarrierMember, Lock, Mcs, Space, Ticket, lock::RawL
 use syncline_trace::note::{Note, ObjectClass, notes};
 use syncline_trace::{Activity, Event, enable, mark, snapshot};
 
-/// Clocks of processors agree within less, and one is read earlier than a load by less.
+/// Nanoseconds by which times of two threads may contradict their order: the clocks of processors
+/// differ by less, and a clock is read earlier than a load before it by less.
 const SLACK: u64 = 1000;
 
 /// The numbers of all objects whose name has this text.

@@ -1,15 +1,16 @@
 //! The destination of results, and the creation of several files at once.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use syncline_store::array::Array;
 use syncline_store::{
-    DataDir, Element, Error as StoreError, Layout, Matrix, NewFile, Shape, generation::Existing,
+    DataDir, Element, Error as StoreError, Layout, Matrix, NewFile, Shape,
+    generation::Existing,
+    newfile::{OutputKind, output_path},
 };
 
 use crate::error::{Error, Result};
@@ -73,34 +74,18 @@ impl Output {
                 dir.path().display()
             )));
         }
-        let found = match fs::metadata(&path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match fs::symlink_metadata(&path) {
-                    Ok(_) => Err(refuse("is a link to nothing".to_owned())),
-                    Err(_) => check_new(&path).map_err(refuse).map(|()| Self { path, npy }),
-                };
-            }
-            Err(error) => return Err(refuse(format!("cannot be written: {error}"))),
-        };
-        if let Some(input) = inputs.iter().find(|input| is_same(input, &found)) {
-            return Err(refuse(format!(
-                "is the input {}, which is never overwritten",
-                input.display()
-            )));
+        let leads_to =
+            output_path(&path, OutputKind::File, inputs).map_err(|error| match error {
+                StoreError::Output { why, .. } => refuse(why),
+                error => error.into(),
+            })?;
+        if leads_to.ends_with(LAYOUT) {
+            return Err(refuse(DESCRIPTION.to_owned()));
         }
-        if !found.is_file() {
-            let what = if found.is_dir() { "a directory" } else { "no regular file" };
-            return Err(refuse(format!("is {what}")));
+        if !leads_to.exists() {
+            check_new(&leads_to).map_err(refuse)?;
         }
-        // The target of a link is replaced, not the link.
-        match path.is_symlink().then(|| fs::canonicalize(&path)).transpose() {
-            Ok(leads_to) if leads_to.as_ref().unwrap_or(&path).ends_with(LAYOUT) => {
-                Err(refuse(DESCRIPTION.to_owned()))
-            }
-            Ok(leads_to) => Ok(Self { path: leads_to.unwrap_or(path), npy }),
-            Err(error) => Err(refuse(format!("cannot be written: {error}"))),
-        }
+        Ok(Self { path: leads_to, npy })
     }
 }
 
@@ -136,20 +121,13 @@ fn file_part(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()
 }
 
-/// Checks that the file can be created: its folder exists and can still be opened as a directory of
-/// matrices with it.
+/// Checks that the folder can still be opened as a directory of matrices with the new file.
 fn check_new(path: &Path) -> Result<(), String> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    if !folder.is_dir() {
-        return Err(format!("cannot be written: there is no folder {}", folder.display()));
-    }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if name == LAYOUT {
-        return Err(DESCRIPTION.to_owned());
-    }
     match name.strip_suffix(".npy") {
         // A folder that cannot be opened now does not become worse.
         Some(plain) if DataDir::open(folder).is_ok_and(|dir| dir.is_raw() && dir.has(plain)) => {
@@ -160,11 +138,6 @@ fn check_new(path: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns whether `path` is the file `found`, under any name.
-pub(crate) fn is_same(path: &Path, found: &Metadata) -> bool {
-    fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
 }
 
 /// A directory in which several matrices are created: all of them, or none.

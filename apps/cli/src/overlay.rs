@@ -2,9 +2,9 @@
 
 mod described;
 
-use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use indicatif::ProgressBar;
 use syncline_overlay::AccessMode;
@@ -12,11 +12,12 @@ use syncline_overlay::{
     Initial, Plan, Snapshot, error::CheckError, snapshot::Format, snapshot::TaskState,
 };
 use syncline_store::NewFile;
+use syncline_store::newfile::{OutputKind, output_path};
 
 use self::described::Described;
 use crate::args::{CheckArgs, Draw, GridArgs, Init};
 use crate::error::{Drawn, Error, Result};
-use crate::output::{is_same, sync};
+use crate::output::sync;
 use crate::print;
 use crate::units::plural;
 use crate::watch::{self, Signals};
@@ -43,13 +44,10 @@ pub(crate) fn check(args: CheckArgs, signals: &Signals) -> Result<()> {
 
 /// Returns the findings of a file.
 fn read(args: CheckArgs) -> Result<Found> {
-    let CheckArgs { file, init, draw } = args;
+    let CheckArgs { file, init, mut draw } = args;
     let Described { plan, initial } = Described::read(&file)?;
-    if let Some(draw) = &draw
-        && fs::metadata(&draw.path).is_ok_and(|found| is_same(&file, &found))
-    {
-        let why = format!("is the input {}, which is never overwritten", file.display());
-        return Err(Error::Output { path: draw.path.clone(), why });
+    if let Some(draw) = &mut draw {
+        draw.path = output_path(&draw.path, OutputKind::File, slice::from_ref(&file))?;
     }
     Found::new(&plan, init.map_or(initial, Init::initial), file.display().to_string(), draw, true)
 }

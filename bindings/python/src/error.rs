@@ -67,13 +67,22 @@ pub(crate) fn of_sweep(py: Python<'_>, error: &WaveError) -> PyErr {
     exception(py, class, error)
 }
 
+/// Returns the exception for an error of files.
+pub(crate) fn of_store(py: Python<'_>, error: &StoreError) -> PyErr {
+    exception(py, class_of(error), error)
+}
+
 fn class_of(error: &StoreError) -> &'static str {
     match error {
         StoreError::Memory { .. } => "MemoryBoundError",
         StoreError::Dimensions { .. } | StoreError::Empty { .. } | StoreError::TooLarge { .. } => {
             "ArrayError"
         }
-        StoreError::Busy { .. } | StoreError::OtherRun { .. } => "OutputError",
+        StoreError::Busy { .. }
+        | StoreError::OtherRun { .. }
+        | StoreError::Output { .. }
+        | StoreError::Appeared { .. } => "OutputError",
+        StoreError::Kept { source, .. } => class_of(source),
         _ => "FileError",
     }
 }

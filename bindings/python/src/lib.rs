@@ -45,7 +45,7 @@ mod _syncline {
     #[pymodule_export]
     use crate::serve::serve;
     #[pymodule_export]
-    use crate::sweep::{available_memory, plan, sweep};
+    use crate::sweep::{available_memory, output_path, plan, sweep};
     #[pymodule_export]
     use crate::work::Lent;
 }

@@ -6,6 +6,7 @@
 //!    ─ to files:  committed when complete ────────┴─ report
 //! ```
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use syncline_memory::room;
 use syncline_store::array::ArraySource;
+use syncline_store::newfile::{self, OutputKind};
 use syncline_store::{ElementType, Layout, Matrix, Shape};
 use syncline_sweeps::{AnySweep, Arrays, SweepOptions};
 use syncline_wave::lanes::{Lanes, Real};
@@ -348,4 +350,18 @@ fn of_plan<'py>(py: Python<'py>, plan: &SweepPlan) -> PyResult<Bound<'py, PyDict
 #[pyfunction]
 pub(crate) fn available_memory() -> Option<u64> {
     room::left()
+}
+
+/// Returns the path to which an output is written: what it leads to if it is a link. `inputs` are
+/// the files and folders that the sweep reads.
+#[pyfunction]
+pub(crate) fn output_path(
+    py: Python<'_>,
+    path: PathBuf,
+    is_folder: bool,
+    inputs: Vec<PathBuf>,
+) -> PyResult<OsString> {
+    let kind = if is_folder { OutputKind::Folder } else { OutputKind::File };
+    let found = newfile::output_path(&path, kind, &inputs);
+    found.map(PathBuf::into_os_string).map_err(|error| error::of_store(py, &error))
 }

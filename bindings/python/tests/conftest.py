@@ -69,6 +69,7 @@ hypothesis.settings.load_profile(TIER)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full(why): a test that the quick tier leaves out")
+    config.addinivalue_line("markers", "needs(package): a test that another package has to be for")
 
 
 def pytest_collection_modifyitems(items):

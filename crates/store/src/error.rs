@@ -22,6 +22,22 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// A path cannot be that of an output.
+    #[error("the output {} {why}", path.display())]
+    Output {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// A complete result did not get its name, and has another one.
+    #[error("{source}; the result is in {}", kept.display())]
+    Kept {
+        /// The file of the result.
+        kept: PathBuf,
+        /// The reason.
+        source: Box<Error>,
+    },
     /// A file that is not complete yet has lost its name.
     #[error("{} was removed by another program before it was complete", path.display())]
     Removed {

@@ -11,6 +11,10 @@
 //! system lacks O_TMPFILE, the file has the second name from the start, and only a kill can leave
 //! it behind.
 
+mod output_path;
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -22,6 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+pub use output_path::{OutputKind, output_path};
 
 use crate::chunk::modified;
 use crate::{Error, Result, traced};
@@ -145,7 +151,7 @@ impl NewFile {
     /// # Errors
     /// [`Error::File`]; the target is then unchanged, unless the last step, syncing the folder,
     /// failed.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         self.commit_as(RenameFlags::empty())
     }
 
@@ -154,30 +160,54 @@ impl NewFile {
     ///
     /// # Errors
     /// [`Error::File`], also if the target exists.
-    pub fn commit_new(self) -> Result<()> {
+    pub fn commit_new(mut self) -> Result<()> {
         self.commit_as(RenameFlags::NOREPLACE)
     }
 
     /// Like [`commit`](Self::commit), but replaces only the file that `then` recorded, if it
-    /// recorded one.
+    /// recorded one. The file is a result that took long: if it cannot get its name, it keeps
+    /// another one, `TARGET.PID`, with the ending of the target.
     ///
     /// # Errors
-    /// [`Error::Appeared`] if the name belongs to another file; [`Error::File`].
-    pub fn commit_over(self, then: &FileState) -> Result<()> {
+    /// [`Error::Appeared`] if the name belongs to another file; [`Error::File`]. Both are the
+    /// source of [`Error::Kept`] if the file was kept.
+    pub fn commit_over(mut self, then: &FileState) -> Result<()> {
+        let done = self.try_over(then);
+        done.map_err(|error| self.keep(error))
+    }
+
+    fn try_over(&mut self, then: &FileState) -> Result<()> {
         then.check(&self.target)?;
         if then.0.is_some() {
-            return self.commit();
+            return self.commit_as(RenameFlags::empty());
         }
-        let path = self.target.clone();
-        match self.commit_new() {
+        match self.commit_as(RenameFlags::NOREPLACE) {
             Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Error::Appeared { path })
+                Err(Error::Appeared { path: self.target.clone() })
             }
             done => done,
         }
     }
 
-    fn commit_as(mut self, flags: RenameFlags) -> Result<()> {
+    /// Gives a complete file that could not get its name another one, beside its target, and
+    /// returns [`Error::Kept`], which says so; `error` itself if that fails as well, if the file
+    /// has its name, or if the data do not reach the disk.
+    #[must_use]
+    pub fn keep(mut self, error: Error) -> Error {
+        let kept = kept_name(&self.target);
+        let named = self.file.sync_data().and_then(|()| match &self.part {
+            Some(part) => rename_new(part, &kept),
+            None if is_at(&self.file, &self.target) => Err(io::ErrorKind::AlreadyExists.into()),
+            None => Ok(link_as(&self.file, &kept)?),
+        });
+        if named.is_err() {
+            return error;
+        }
+        self.part = None;
+        Error::Kept { kept, source: Box::new(error) }
+    }
+
+    fn commit_as(&mut self, flags: RenameFlags) -> Result<()> {
         let target = self.target.clone();
         let failed = |action| {
             let target = target.clone();
@@ -193,14 +223,11 @@ impl NewFile {
             self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
         }
         if let Some(part) = &self.part {
-            match rustix::fs::renameat_with(CWD, part, CWD, &target, flags) {
-                // For example NFS, which does not support flags.
-                Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
-                    rename_by_link(part, &target)
-                }
-                done => done.map_err(io::Error::from),
-            }
-            .map_err(failed("rename to"))?;
+            let named = match flags {
+                RenameFlags::NOREPLACE => rename_new(part, &target),
+                _ => std::fs::rename(part, &target),
+            };
+            named.map_err(failed("rename to"))?;
         }
         self.part = None;
         let folder = folder(&target);
@@ -290,6 +317,15 @@ impl FromStr for FileState {
     }
 }
 
+/// Renames a file unless the target exists.
+fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, part, CWD, target, RenameFlags::NOREPLACE) {
+        // For example NFS, which does not support flags.
+        Err(Errno::INVAL) => rename_by_link(part, target),
+        done => Ok(done?),
+    }
+}
+
 /// Renames a file unless the target exists, by links, on file systems that cannot do so by
 /// `rename`.
 fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
@@ -350,6 +386,17 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// Returns the name of a result that cannot get the name `target`.
+fn kept_name(target: &Path) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    if let Some(ending) = target.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    name.into()
+}
+
 /// Returns a hidden name next to `target` that no other process and no other output of this process
 /// uses.
 fn part_name(target: &Path) -> PathBuf {
@@ -404,167 +451,4 @@ fn link_as(file: &File, path: &Path) -> Result<(), Errno> {
     // This form needs no privilege, see open(2) under O_TMPFILE.
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::linkat(CWD, nameless, CWD, path, AtFlags::SYMLINK_FOLLOW)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::FileExt;
-
-    use super::*;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-
-    /// Creates a file as on a file system without O_TMPFILE.
-    fn create_named(target: &Path, bytes: u64) -> NewFile {
-        let (file, part) = open_named(target).unwrap();
-        let new = NewFile { file, bytes, target: target.to_owned(), part: Some(part) };
-        new.allocate().unwrap();
-        new
-    }
-
-    #[test]
-    fn the_target_is_replaced_only_at_commit() {
-        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
-        {
-            let folder = tempfile::tempdir().unwrap();
-            let target = folder.path().join("out");
-            std::fs::write(&target, b"old").unwrap();
-            let new = create(&target, 3);
-            new.file().write_all_at(b"new", 0).unwrap();
-            assert_eq!(std::fs::read(&target).unwrap(), b"old");
-            new.commit().unwrap();
-            assert_eq!(std::fs::read(&target).unwrap(), b"new");
-            assert_eq!(names(folder.path()), ["out"]);
-        }
-    }
-
-    #[test]
-    fn where_renaming_knows_no_flags() {
-        let folder = tempfile::tempdir().unwrap();
-        let (part, target) = (folder.path().join("part"), folder.path().join("target"));
-        std::fs::write(&part, b"new").unwrap();
-        rename_by_link(&part, &target).unwrap();
-        assert!(!part.exists() && std::fs::read(&target).unwrap() == b"new");
-        std::fs::write(&part, b"newer").unwrap();
-        assert_eq!(
-            rename_by_link(&part, &target).unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
-        assert!(part.exists() && std::fs::read(&target).unwrap() == b"new");
-    }
-
-    #[test]
-    fn permissions_stay_but_the_owner_can_always_write() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("out");
-        for (old, expected) in [(0o600, 0o600), (0o664, 0o664), (0o444, 0o644), (0o000, 0o600)] {
-            std::fs::write(&target, b"old").unwrap();
-            std::fs::set_permissions(&target, Permissions::from_mode(old)).unwrap();
-            let new = NewFile::create(&target, 1).unwrap();
-            assert_eq!(new.file().metadata().unwrap().mode() & 0o777, expected, "{old:o}");
-            new.commit().unwrap();
-            assert_eq!(target.metadata().unwrap().mode() & 0o777, expected, "{old:o}");
-        }
-    }
-
-    #[test]
-    fn a_new_file_does_not_replace() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("out");
-        let (first, second) =
-            (NewFile::create(&target, 1).unwrap(), NewFile::create(&target, 2).unwrap());
-        first.commit_new().unwrap();
-        assert!(second.commit_new().is_err());
-        assert_eq!(std::fs::metadata(&target).unwrap().len(), 1);
-        assert_eq!(names(folder.path()), ["out"]);
-    }
-
-    /// A file put at the name after the record stays; the recorded file is replaced, or may have
-    /// been removed.
-    #[test]
-    fn only_what_was_there_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("out");
-        let commit = |then: &FileState| NewFile::create(&target, 1).unwrap().commit_over(then);
-        let nothing = FileState::of(&target).unwrap();
-        std::fs::write(&target, b"by another").unwrap();
-        assert!(matches!(commit(&nothing), Err(Error::Appeared { .. })));
-        assert_eq!(std::fs::read(&target).unwrap(), b"by another");
-        let something = FileState::of(&target).unwrap();
-        std::fs::write(&target, b"by a third").unwrap();
-        File::options()
-            .write(true)
-            .open(&target)
-            .unwrap()
-            .set_modified(std::time::UNIX_EPOCH)
-            .unwrap();
-        assert!(matches!(commit(&something), Err(Error::Appeared { .. })));
-        assert_eq!(std::fs::read(&target).unwrap(), b"by a third");
-        let something = FileState::of(&target).unwrap();
-        assert_eq!(something.to_string().parse(), Ok(something.clone()));
-        commit(&something).unwrap();
-        std::fs::remove_file(&target).unwrap();
-        commit(&something).unwrap();
-        assert_eq!(
-            (std::fs::metadata(&target).unwrap().len(), names(folder.path())),
-            (1, vec!["out".to_owned()])
-        );
-        for text in ["", "x", "1 2", "1 2 3 4", "nothing "] {
-            assert_eq!(text.parse::<FileState>(), Err(()), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_drop_leaves_nothing() {
-        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
-        {
-            let folder = tempfile::tempdir().unwrap();
-            let new = create(&folder.path().join("out"), 1 << 20);
-            assert_eq!(new.file().metadata().unwrap().len(), 1 << 20);
-            drop(new);
-            assert!(names(folder.path()).is_empty());
-        }
-    }
-
-    #[test]
-    fn a_file_that_gets_no_name_leaves_nothing() {
-        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
-        {
-            let folder = tempfile::tempdir().unwrap();
-            let new = create(&folder.path().join("out"), 8);
-            new.name_as(&folder.path().join("none/slot")).unwrap_err();
-            assert!(names(folder.path()).is_empty());
-        }
-    }
-
-    #[test]
-    fn two_outputs_of_one_name_do_not_meet() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("out");
-        let (first, second) = (create_named(&target, 1), create_named(&target, 2));
-        first.commit().unwrap();
-        second.commit().unwrap();
-        assert_eq!(std::fs::metadata(&target).unwrap().len(), 2);
-        assert_eq!(names(folder.path()), ["out"]);
-    }
-
-    #[test]
-    fn lack_of_room_is_told_in_numbers() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = NewFile::create(&folder.path().join("out"), u64::MAX / 2).unwrap_err();
-        assert!(matches!(error, Error::NoSpace { needed, free, .. } if needed > free), "{error}");
-        assert!(names(folder.path()).is_empty());
-    }
-
-    #[test]
-    fn bad_targets_are_errors() {
-        let folder = tempfile::tempdir().unwrap();
-        for target in [folder.path().join("none/out"), folder.path().to_owned(), PathBuf::from("/")]
-        {
-            assert!(matches!(NewFile::create(&target, 1), Err(Error::File { .. })));
-        }
-    }
 }

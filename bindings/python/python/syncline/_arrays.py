@@ -34,16 +34,16 @@ from ._values import DTYPES
 class Given:
     """An array that a user has given.
 
-    ``given`` is what the native part takes: a path, or the type, the dimensions and the bytes.
-    ``nodata`` is the value that means no data, if there is one.
+    ``nodata`` is the value that means no data, if there is one. ``files`` are those that are read:
+    no output may be one of them.
     """
 
     nodata = None
 
-    def __init__(self, name, dtype, shape, given, wrap=None, keep=None, origin=None):
-        self.name, self.dtype, self.shape, self.given = name, dtype, tuple(shape), given
+    def __init__(self, name, dtype, shape, given, wrap=None, keep=None, origin=None, files=()):
+        self.name, self.dtype, self.shape, self._given = name, dtype, tuple(shape), given
         self.wrap = wrap or (lambda result: result)
-        self.keep, self.origin = keep, origin
+        self.keep, self.origin, self.files = keep, origin, files
 
     @property
     def nbytes(self):
@@ -51,9 +51,15 @@ class Given:
         return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
     @property
-    def is_file(self):
-        """Whether the elements are on file."""
-        return isinstance(self.given, str)
+    def is_copied(self):
+        """Whether the native part takes a temporary file, which is not there yet."""
+        return callable(self._given)
+
+    def given(self):
+        """Return what the native part takes: a path, or the type, the dimensions and the bytes."""
+        if self.is_copied:
+            self._given = self._given()
+        return self._given
 
 
 def open_array(array, name, stage, dtype=None, is_field=True):
@@ -80,7 +86,7 @@ def open_array(array, name, stage, dtype=None, is_field=True):
                 if is_number
                 else told
             )
-    return _of_numpy(array, name, dtype)
+    return _of_numpy(array, name, stage, dtype)
 
 
 def _type(name, dtype):
@@ -92,33 +98,57 @@ def _type(name, dtype):
     return dtype.name
 
 
-def _of_numpy(array, name, dtype, wrap=None):
+def _of_numpy(array, name, stage, dtype, wrap=None):
     path = None if dtype is not None and np.dtype(dtype) != array.dtype else _file_of(array)
-    if dtype is not None:
-        array = array.astype(dtype, copy=False)
-    kind = _type(name, array.dtype)
+    kind = _type(name, array.dtype if dtype is None else dtype)
     if array.ndim not in (1, 2, 3):
         raise ArrayError(f"{name} has {array.ndim} dimensions, but sweeps have one, two or three")
     if array.size == 0:
         raise ArrayError(f"{name} has no elements: its shape is {array.shape}")
+    mapping = _mapping_of(array)
+    files = () if mapping is None or not _maps(mapping) else (os.fspath(mapping.filename),)
     if path is not None and array.ndim > 1:
-        return Given(name, kind, array.shape, path, wrap, array)
-    # Another byte order, other strides, or no alignment: one copy.
-    array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
-    bytes_of = array.reshape(-1).view(np.uint8)
-    return Given(name, kind, array.shape, (kind, _at_least_two(array.shape), bytes_of), wrap, array)
+        return Given(name, kind, array.shape, path, wrap, array, files=files)
+    shape, is_as_needed = array.shape, array.flags.c_contiguous and array.flags.aligned
+    if array.dtype != kind or not array.dtype.isnative or not is_as_needed:
+        # Another type or byte order, other strides, or no alignment: one copy. That of a mapped
+        # file, and one that would take much of the bound, is on file.
+        size = array.size * np.dtype(kind).itemsize
+        if mapping is not None or not stage.holds(size):
+            array = array.reshape(_at_least_two(shape))
+            copy = stage.copier(name, array.shape, kind, array.__getitem__, _pages(array))
+            return Given(name, kind, shape, copy, wrap, files=files)
+        array = np.require(array, kind, ["C", "A"])
+    given = kind, _at_least_two(shape), array.reshape(-1).view(np.uint8)
+    return Given(name, kind, shape, given, wrap, array, files=files)
+
+
+def _pages(array):
+    """Return the chunks by which an array that is mapped or in memory is copied.
+
+    Of one in Fortran order the columns are long runs, and of the copy the rows: a square has both.
+    """
+    is_by_columns = abs(array.strides[0]) < abs(array.strides[-1])
+    return (2048 if is_by_columns else 1, *[1] * (array.ndim - 1))
 
 
 def _at_least_two(shape):
     return [1, *shape] if len(shape) == 1 else list(shape)
 
 
+def _mapping_of(array):
+    """Return the mapped file that an array is a view of; `None` for an array in memory."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = array.base if isinstance(array, np.ndarray) else None
+    if array is None or array.filename is None or not isinstance(array._mmap, mmap.mmap):
+        return None
+    return array
+
+
 def _file_of(array):
     """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
-    root = array
-    while root is not None and not isinstance(root, np.memmap):
-        root = root.base if isinstance(root, np.ndarray) else None
-    if root is None or root.filename is None or not isinstance(root._mmap, mmap.mmap):
+    root = _mapping_of(array)
+    if root is None:
         return None
     if not array.flags.c_contiguous or array.dtype.byteorder == ">":
         return None
@@ -139,7 +169,7 @@ def _file_of(array):
     if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
         return None
     # Another file may have the name by now.
-    if not _maps(first, path):
+    if not _maps(root):
         return None
     if root.mode != "r" and root.mode != "c":
         root.flush()
@@ -147,8 +177,10 @@ def _file_of(array):
     return path if root.mode != "c" else None
 
 
-def _maps(address, path):
-    """Return whether the mapping at an address is that of the file which has this path now."""
+def _maps(mapping):
+    """Return whether a mapping is that of the file which has its path now."""
+    address = np.frombuffer(mapping._mmap, np.uint8).ctypes.data
+    path = os.fspath(mapping.filename)
     try:
         found = os.stat(path)
         with open("/proc/self/maps") as maps:
@@ -181,7 +213,7 @@ def _of_path(path, name, stage, dtype):
         raise FileError(f"cannot read {path}: {error}") from error
     if not isinstance(array, np.ndarray):
         raise FileError(f"{path} is no file of one array (.npy)")
-    return _of_numpy(array, name, dtype)
+    return _of_numpy(array, name, stage, dtype)
 
 
 def is_data_array(array):
@@ -218,18 +250,24 @@ def _of_xarray(array, name, stage, dtype):
         return array.copy(data=result)
 
     if getattr(array.variable, "_in_memory", True) and array.chunks is None:
-        given = _of_numpy(array.values, name, dtype, wrap)
+        given = _of_numpy(array.values, name, stage, dtype, wrap)
         given.origin = array
         return given
     kind = _type(name, dtype or array.dtype)
-    first = array.dims[0]
     # Chunks of dask, or those of the file, as far as it tells them.
-    chunks = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks")
-    chunk = array.chunks[0][0] if array.chunks else 1
-    if array.chunks is None and chunks:
-        chunk = chunks.get(first, 1) if isinstance(chunks, dict) else chunks[0]
-    path = stage.copy(array.shape, kind, lambda rows: array.isel({first: rows}).values, chunk)
-    return Given(name, kind, array.shape, path, wrap, origin=array)
+    chunks = array.chunks
+    if chunks is None:
+        said = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks") or {}
+        said = said if isinstance(said, dict) else dict(zip(array.dims, said))
+        chunks = [said.get(dim) or 1 for dim in array.dims]
+
+    def read(window):
+        return array.isel(dict(zip(array.dims, window))).values
+
+    copy = stage.copier(name, array.shape, kind, read, chunks)
+    source = array.encoding.get("source")
+    files = (source,) if isinstance(source, str) else ()
+    return Given(name, kind, array.shape, copy, wrap, origin=array, files=files)
 
 
 def _of_lazy(array, name, stage, dtype):
@@ -239,15 +277,23 @@ def _of_lazy(array, name, stage, dtype):
         raise ArrayError(f"{name} has {array.ndim} dimensions, not two or three")
     if any(length != length for length in array.shape):
         raise ArrayError(f"{name} has chunks of unknown sizes: u.compute_chunk_sizes() finds them")
-    first = array.chunks[0]  # dask has the sizes of all chunks along an axis, zarr has one
-    chunk = first if isinstance(first, int) else first[0]
-    path = stage.copy(array.shape, kind, lambda rows: np.asarray(array[rows]), chunk)
-    return Given(name, kind, array.shape, path, origin=array)
+    # dask has the sizes of all chunks along an axis, zarr has one.
+    copy = stage.copier(name, array.shape, kind, lambda at: np.asarray(array[at]), array.chunks)
+    # Of zarr, where its files are, as far as it says so.
+    place = getattr(getattr(array, "store_path", None), "store", None)
+    root = getattr(place, "root", None)
+    files = () if root is None else (os.path.join(os.fspath(root), array.store_path.path),)
+    return Given(name, kind, array.shape, copy, origin=array, files=files)
 
 
 def _of_tiff(path, name, stage, dtype):
     with _geotiff.opened(path) as file:
         kind = _type(name, dtype or file.dtype)
-        given = Given(name, kind, file.shape, stage.copy(file.shape, kind, file.read), origin=file)
-        given.nodata = file.nodata
+
+    def read():
+        with _geotiff.opened(path) as again:
+            return stage.copier(name, again.shape, kind, again.read, again.blocks)()
+
+    given = Given(name, kind, file.shape, read, origin=file, files=(path,))
+    given.nodata = file.nodata
     return given

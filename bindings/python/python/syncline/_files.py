@@ -1,8 +1,10 @@
-"""Files beside the outputs: temporary folders, windows, and errors with their paths."""
+"""Files beside the outputs: temporary folders, and errors with their paths."""
 
 import contextlib
 import fcntl
 import importlib
+import math
+import operator
 import os
 import shutil
 import tempfile
@@ -11,9 +13,8 @@ import time
 import numpy as np
 
 from ._errors import FileError
-
-#: The bytes of a window.
-_WINDOW = 64 << 20
+from ._sizes import allowed, told_size
+from ._windows import bounded_cache, check_chunks, window_bytes, windows
 
 #: How the names of folders for temporary files begin.
 _PREFIX = ".syncline-"
@@ -26,7 +27,9 @@ class Stage:
     them is locked as long as its process lives.
     """
 
-    def __init__(self, output):
+    def __init__(self, output, memory=None):
+        #: The bytes that may be taken, and those that copies have taken.
+        self.memory, self.taken = allowed(memory), 0
         self._home = None if output is None else folder_of(output)
         self._folders, self._locks, self._files = {}, [], 0
 
@@ -50,6 +53,26 @@ class Stage:
         if interrupt is not None:
             raise interrupt
 
+    def check_room(self, copies, results):
+        """Refuse copies and results for which the file system of the copies has no room.
+
+        Parameters
+        ----------
+        copies : int
+            The bytes of the copies of inputs.
+        results : int
+            The bytes of results that are beside them.
+        """
+        home = self._home or tempfile.gettempdir()
+        with told("look at", home):
+            free = shutil.disk_usage(home).free
+        if free < copies + results:
+            result = f" and {told_size(results)} for results" if results else ""
+            raise FileError(
+                f"{home} has {told_size(free)} free, but the sweep needs {told_size(copies)} there "
+                f"for copies of its inputs{result}"
+            )
+
     def beside(self, output, suffix):
         """Return a new temporary path in the folder of an output."""
         return self._new(folder_of(output), suffix)
@@ -72,20 +95,87 @@ class Stage:
         self._files += 1
         return os.path.join(self._folders[home], f"{self._files}{suffix}")
 
-    def copy(self, shape, dtype, read, chunk=1):
-        """Write an array to a temporary file, window by window; return its path."""
+    def copier(self, name, shape, dtype, read, chunks=None):
+        """Return a function that writes an array to a temporary file, and returns its path.
+
+        The array is read window by window.
+
+        Parameters
+        ----------
+        name : str
+            The name of the array, for errors.
+        shape : sequence of int
+            Its shape.
+        dtype : dtype
+            The type of the elements of the file.
+        read : callable
+            Returns the window at a tuple of slices.
+        chunks : sequence of int or of tuples of int, optional
+            How the array is stored: as for `windows`.
+
+        Raises
+        ------
+        MemoryBoundError
+            If the memory allowed does not hold a chunk.
+        """
+        kind = np.dtype(dtype)
+        if chunks is not None:
+            check_chunks(name, shape, kind.itemsize, chunks, self.memory)
+        return lambda: self._copy(shape, kind, read, chunks)
+
+    def _copy(self, shape, kind, read, chunks):
         path = self.file()
         with told("write", path):
+            file = open(path, "wb")  # noqa: SIM115
+        with file:
             # Not mapped: mapped pages would count as memory of the process.
-            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "shape": tuple(shape)}
-            with open(path, "wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(kind), "shape": tuple(shape)}
+            with told("write", path):
                 np.lib.format.write_array_header_1_0(file, header | {"fortran_order": False})
-                for rows in windows(shape, np.dtype(dtype).itemsize, chunk):
-                    part = np.ascontiguousarray(read(rows), dtype).reshape(-1)
-                    # In parts, between which signals are handled.
-                    for first in range(0, part.size, 1 << 20):
-                        part[first : first + (1 << 20)].tofile(file)
+                file.flush()
+                start = file.tell()
+                file.truncate(start + math.prod(shape) * kind.itemsize)
+            for window in windows(shape, kind.itemsize, chunks, self.window):
+                with bounded_cache(self.window):
+                    part = np.ascontiguousarray(read(window), kind)
+                with told("write", path):
+                    for at, run in _runs(shape, window, part):
+                        _write(file.fileno(), run, start + at * kind.itemsize)
         return path
+
+    @property
+    def window(self):
+        """The bytes of a window."""
+        return window_bytes(self.memory)
+
+    def holds(self, nbytes):
+        """Take memory for the copy of an array, if all copies stay in a quarter of the bound."""
+        if self.taken + nbytes > self.memory // 4:
+            return False
+        self.taken += nbytes
+        return True
+
+
+def _runs(shape, window, part):
+    """Yield the pieces of a window that are together in the file, and the index of each one."""
+    # The last axes that the window has as a whole, and one axis before them, are one piece.
+    split = len(shape) - 1
+    while split > 0 and part.shape[split] == shape[split]:
+        split -= 1
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    for outer in np.ndindex(part.shape[:split]):
+        index = [cut.start + n for cut, n in zip(window, outer)]
+        index += [cut.start for cut in window[split:]]
+        yield sum(map(operator.mul, index, steps)), part[outer].reshape(-1)
+
+
+def _write(file, values, at):
+    """Write values at a place of a file."""
+    values = memoryview(values).cast("B")
+    while values:
+        # In parts, between which signals are handled.
+        done = os.pwrite(file, values[: 8 << 20], at)
+        values, at = values[done:], at + done
 
 
 def _remove_left(home):
@@ -101,15 +191,6 @@ def _remove_left(home):
 def folder_of(path):
     """Return the folder of a path."""
     return os.path.dirname(os.path.abspath(path))
-
-
-def windows(shape, itemsize, chunk=1):
-    """Yield slices of the first axis, of a bounded number of bytes, or of `chunk` rows."""
-    row = max(1, int(np.prod(shape[1:])) * itemsize)
-    # Whole chunks, so that none is read twice.
-    step = max(chunk, _WINDOW // row // chunk * chunk)
-    for first in range(0, shape[0], step):
-        yield slice(first, min(first + step, shape[0]))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ import contextlib
 import os
 
 from ._errors import ArrayError, FileError
-from ._files import package, windows
+from ._files import package
+from ._windows import bounded_cache, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
@@ -33,6 +34,8 @@ class GeoTiff:
                 "their own, its nodata"
             )
         self._file, self.profile = file, dict(file.profile)
+        #: What is decoded as a whole.
+        self.blocks = file.block_shapes[0]
         self.shape, self.dtype, self.nodata = file.shape, file.dtypes[0], file.nodata
         # The numbers of the result have other statistics.
         of_band = file.tags(1).items()
@@ -47,9 +50,9 @@ class GeoTiff:
             self.profile["compress"] = "deflate"
             self.profile.pop("photometric", None)
 
-    def read(self, rows):
-        """Return a window of rows, while the file is open."""
-        return self._file.read(1, window=_window(rows, self.shape[1]))
+    def read(self, window):
+        """Return a window, while the file is open."""
+        return self._file.read(1, window=window)
 
 
 @contextlib.contextmanager
@@ -63,15 +66,30 @@ def opened(path):
         raise FileError(f"cannot read {path}: {error}") from error
 
 
-def write(path, result, field):
-    """Write a result; of a field from a GeoTIFF with all that the file said."""
+def check(path, field):
+    """Make and remove a file without numbers: what it cannot say is an error."""
+    with _created(path, field, sparse_ok=True):
+        pass
+    os.remove(path)
+
+
+def write(path, result, field, most):
+    """Write a result by windows of `most` bytes."""
+    with bounded_cache(most), _created(path, field) as file:
+        for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
+            file.write(result[window], 1, window=window)
+
+
+@contextlib.contextmanager
+def _created(path, field, **options):
+    """Make a file for a field; of a GeoTIFF with all that the file said."""
     import rasterio
 
     origin = field.origin if isinstance(field.origin, GeoTiff) else None
-    height, width = result.shape
+    height, width = field.shape
     profile = dict(origin.profile) if origin else {}
-    profile |= {"driver": "GTiff", "dtype": result.dtype.name, "count": 1, "nodata": field.nodata}
-    profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER"}
+    profile |= {"driver": "GTiff", "dtype": field.dtype, "count": 1, "nodata": field.nodata}
+    profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER", **options}
     with rasterio.open(path, "w", **profile) as file:
         if origin:
             file.update_tags(**origin.tags[0])
@@ -81,10 +99,9 @@ def write(path, result, field):
                 file.gcps = origin.points
             if origin.rpcs is not None:
                 file.rpcs = origin.rpcs
-            if origin.colours is not None and result.dtype.name in ("uint8", "uint16"):
+            if origin.colours is not None and field.dtype in ("uint8", "uint16"):
                 file.write_colormap(1, origin.colours)
-        for rows in windows(result.shape, result.itemsize):
-            file.write(result[rows], 1, window=_window(rows, width))
+        yield file
 
 
 def forget(path):
@@ -114,9 +131,3 @@ def check_place(field, other):
 def _control(origin):
     points, crs = origin.points
     return crs, [(at.row, at.col, at.x, at.y, at.z) for at in points]
-
-
-def _window(rows, width):
-    from rasterio.windows import Window
-
-    return Window(0, rows.start, width, rows.stop - rows.start)

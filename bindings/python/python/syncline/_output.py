@@ -14,11 +14,12 @@ import warnings
 
 import numpy as np
 
-from . import _geotiff
+from . import _geotiff, _syncline
 from ._arrays import is_data_array
 from ._errors import FileError, OutputError
-from ._files import folder_of, package, told, windows
+from ._files import folder_of, package, told
 from ._sizes import whole
+from ._windows import windows
 
 #: The name that xarray gives to a variable without one.
 _UNNAMED = "__xarray_dataarray_variable__"
@@ -100,7 +101,7 @@ class Output:
         # A folder may be named with a slash at its end.
         self.path = self.path.rstrip("/") or self.path
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
-        self._chunks, self._stage, self._store = None, stage, None
+        self._chunks, self._stage = None, stage
         self._overwrite = overwrite
         if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
@@ -110,14 +111,14 @@ class Output:
             if not isinstance(chunks, (list, tuple)):
                 raise TypeError(f"chunks is {chunks!r}, but must be the sizes along all axes")
             self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
-        home = folder_of(self.path)
-        if not os.path.isdir(home):
-            raise FileError(f"the folder of the output, {home}, does not exist")
-        self.home = os.path.realpath(home)
+        self._is_folder = self.suffix == ".zarr"
+        #: The path that gets the result: not a link, but what it leads to.
+        self.target = _syncline.output_path(self.path, self._is_folder, [])
+        self.home = os.path.realpath(folder_of(self.target))
         # Whether the native part writes it.
         self.is_direct = self.suffix == ".npy"
         if self.is_direct:
-            self.npy = self.path
+            self.npy = self.target
         else:
             self.detour()
 
@@ -126,13 +127,10 @@ class Output:
         self.is_direct = False
         if self.suffix != ".npy":
             package("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
-        if os.path.lexists(self.path) and not self._overwrite:
+        if os.path.lexists(self.target) and not self._overwrite:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
-        if os.path.isdir(self.path):
-            if self.suffix != ".zarr":
-                raise OutputError(f"{self.path} is a folder")
-            if _is_foreign(self.path):
-                raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
+        if self._is_folder and _is_foreign(self.target):
+            raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
         self.npy = self._stage.file()
 
     @property
@@ -140,8 +138,12 @@ class Output:
         """The folder in which complete passes are kept while the sweep runs."""
         return f"{self.npy}.syncline"
 
-    def check(self, field):
-        """Refuse a field that cannot go to this file, before anything runs."""
+    def check(self, field, inputs):
+        """Refuse a field that cannot go to this file, before anything runs.
+
+        ``inputs`` are the files that the sweep reads.
+        """
+        _syncline.output_path(self.path, self._is_folder, inputs)
         dimensions = len(field.shape)
         if dimensions == 1:
             raise OutputError("a field of one dimension has no output: give it as u[None, :]")
@@ -149,51 +151,57 @@ class Output:
             raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
-        if self.suffix == ".zarr" and is_data_array(field.origin):
-            self._store = self._stage.beside(self.path, ".zarr")
-            try:
-                _check_in_store(field.origin, field.dtype)
-                _write_coordinates(field.origin, self._store)
-                self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
-            except Exception as error:
-                raise OutputError(
-                    f"the coordinates and attributes of {field.name} cannot be written to "
-                    f"{self.path}: {error}"
-                ) from error
+        if self.is_direct or self.suffix == ".npy":
+            return
+        self._part = self._stage.beside(self.target, self.suffix)
+        try:
+            if self._is_folder:
+                self._create_zarr(field)
+            else:
+                _geotiff.check(self._part, field)
+        except Exception as error:
+            what = "coordinates and attributes of " if self._has_store(field) else ""
+            raise OutputError(
+                f"the {what}{field.name} cannot be written to {self.path}: {error}"
+            ) from error
 
     def finish(self, field):
         """Bring the result to its place; return what views it."""
         result = np.load(self.npy, mmap_mode="r")
         if self.is_direct:
             return result
-        part = self._stage.beside(self.path, self.suffix)
         try:
-            if self.suffix == ".zarr":
-                self._write_zarr(part, result, field)
+            if self._is_folder:
+                self._fill_zarr(result)
             elif self.suffix == ".npy":
-                shutil.copyfile(self.npy, part)
+                self._part = self._stage.beside(self.target, self.suffix)
+                shutil.copyfile(self.npy, self._part)
             else:
-                _geotiff.write(part, result, field)
-            self._replace(part)
-            if self.suffix in (".tif", ".tiff"):
-                _geotiff.forget(self.path)
+                _geotiff.write(self._part, result, field, self._stage.window)
+            self._replace(self._part)
+            if not self._is_folder and self.suffix != ".npy":
+                _geotiff.forget(self.target)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
-            kept = f"{self.path}.{os.getpid()}.npy"
+            kept = f"{self.target}.{os.getpid()}.npy"
             os.replace(self.npy, kept)
             message = f"cannot write {self.path}: {error}; the result is in {kept}"
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(message) from error
         if self.suffix == ".npy":
-            return np.load(self.path, mmap_mode="r")
-        if self._store is None:
+            return np.load(self.target, mmap_mode="r")
+        if not self._has_store(field):
             return None
         import xarray
 
         options = {"chunks": None, "consolidated": False, "decode_cf": False}
-        store = xarray.open_zarr(self.path, **options)
+        store = xarray.open_zarr(self.target, **options)
         # The values are those of the store, and all else is what the user gave.
         return field.origin.copy(data=store[_name_in_store(field.origin)])
+
+    def _has_store(self, field):
+        """Return whether the output is a store of xarray, with the coordinates of the field."""
+        return self._is_folder and is_data_array(field.origin)
 
     def _replace(self, part):
         """Give a complete result its name; what has the name now is kept until then."""
@@ -201,12 +209,12 @@ class Output:
         try:
             while True:
                 try:
-                    if os.path.lexists(self.path) and not self._overwrite:
+                    if os.path.lexists(self.target) and not self._overwrite:
                         raise OutputError("it has come into existence meanwhile")
-                    if os.path.isdir(part) and os.path.lexists(self.path):
-                        aside = self._stage.beside(self.path, ".old")
-                        os.rename(self.path, aside)
-                    return os.replace(part, self.path)
+                    if os.path.isdir(part) and os.path.lexists(self.target):
+                        aside = self._stage.beside(self.target, ".old")
+                        os.rename(self.target, aside)
+                    return os.replace(part, self.target)
                 except OutputError:
                     raise
                 except FileNotFoundError:
@@ -218,33 +226,37 @@ class Output:
                     if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                         raise
         except BaseException:
-            if aside is not None and os.path.lexists(aside) and not os.path.lexists(self.path):
-                os.rename(aside, self.path)
+            if aside is not None and os.path.lexists(aside) and not os.path.lexists(self.target):
+                os.rename(aside, self.target)
             raise
 
-    def _write_zarr(self, part, result, field):
+    def _create_zarr(self, field):
+        """Make the store, with all but the numbers."""
         import zarr
 
         origin = field.origin
         chunks = self._chunks or getattr(origin, "chunks", None)
         if chunks is None or not all(isinstance(n, int) for n in chunks):
-            chunks = tuple(min(n, 1024) for n in result.shape)
-        facts = {"shape": result.shape, "dtype": result.dtype, "chunks": tuple(chunks)}
-        if self._store is not None:
+            chunks = tuple(min(n, 1024) for n in field.shape)
+        facts = {"shape": field.shape, "dtype": field.dtype, "chunks": tuple(chunks)}
+        if self._has_store(field):
+            _check_in_store(origin, field.dtype)
+            _write_coordinates(origin, self._part)
             # The coordinates are there: the variable joins them.
-            os.replace(self._store, part)
-            group = zarr.open_group(part, mode="r+")
+            group = zarr.open_group(self._part, mode="r+")
             facts["dimension_names"] = [str(dim) for dim in origin.dims]
-            to = group.create_array(_name_in_store(origin), **facts)
-            to.attrs.update(self._attributes)
-        else:
-            to = zarr.open_array(part, mode="w", **facts)
-            if type(origin).__module__.startswith("zarr"):
-                to.attrs.update(dict(origin.attrs))
-        for rows in windows(result.shape, result.itemsize, chunks[0]):
-            to[rows] = result[rows]
-        if self._store is not None:
+            self._array = group.create_array(_name_in_store(origin), **facts)
+            self._array.attrs.update({key: _in_json(x) for key, x in origin.attrs.items()})
             with warnings.catch_warnings():
                 # That other readers may not know this, which xarray looks for.
                 warnings.simplefilter("ignore")
-                zarr.consolidate_metadata(part)
+                zarr.consolidate_metadata(self._part)
+        else:
+            self._array = zarr.open_array(self._part, mode="w", **facts)
+            if type(origin).__module__.startswith("zarr"):
+                self._array.attrs.update(dict(origin.attrs))
+
+    def _fill_zarr(self, result):
+        chunks = self._array.shards or self._array.chunks
+        for window in windows(result.shape, result.itemsize, chunks, self._stage.window):
+            self._array[window] = result[window]

@@ -3,10 +3,15 @@
 import operator
 import re
 
+from . import _syncline
+
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 #: More than any machine has.
 _MOST = 1 << 62
+
+#: The share of the available memory that a sweep takes if it is not told.
+_SHARE = 0.8
 
 
 def size(memory):
@@ -20,6 +25,14 @@ def size(memory):
     if memory <= 0:
         raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
     return min(memory, _MOST)
+
+
+def allowed(memory):
+    """Return the bytes that a sweep may take, of what the user has said."""
+    if memory is not None:
+        return size(memory)
+    available = _syncline.available_memory()
+    return _MOST if available is None else int(available * _SHARE)
 
 
 def told_size(number):

@@ -18,13 +18,11 @@ from ._kernel import names_of, prepare
 from ._output import Output
 from ._progress import Bar
 from ._report import Plan, Report
-from ._sizes import size, told_size, whole
+from ._sizes import told_size, whole
 
 # A thread that sweeps when the interpreter ends is waited for.
 atexit.register(_syncline.end)
 
-#: The share of the available memory that a sweep takes if it is not told.
-_SHARE = 0.8
 #: Whether threads take turns in the interpreter.
 _HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -70,8 +68,6 @@ class _Job:
             for n, (name, array) in enumerate(self.fields + extra)
         ]
         first = self.arrays[0]
-        for output, array in zip(self.outputs, self.arrays):
-            output.check(array)
         for array in self.arrays[1:]:
             check_place(first, array)
             if array.shape != first.shape:
@@ -112,7 +108,8 @@ class _Job:
                 f"the kernel takes {len(native.coefficients)} coefficient(s) "
                 f"({', '.join(native.coefficients)}), but {len(extra)} are given"
             )
-        self.settings = self._settings(options)
+        self.settings = self._settings(stage, options)
+        self._check_outputs(stage)
 
     def _order(self, names):
         """Bring fields that are given by name in the order of the kernel's parameters."""
@@ -148,11 +145,11 @@ class _Job:
             if len(output) != len(names):
                 raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
             output = [output[at] for at in self.order]
-        places = [os.path.realpath(os.fsdecode(path)) for path in output]
+        made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
+        places = [os.path.realpath(one.target) for one in made]
         for place in places:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
-        made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
         homes = {one.home for one in made}
         if len(made) > 1 and (len(homes) > 1 or not all(one.is_direct for one in made)):
             # The native part writes all files into one folder.
@@ -162,19 +159,29 @@ class _Job:
         elif len(made) > 1:
             # Whatever their folder is called.
             for one in made:
-                one.npy = os.path.join(one.home, os.path.basename(one.path))
+                one.npy = os.path.join(one.home, os.path.basename(one.target))
         if options["resume"] and not all(one.is_direct for one in made):
             raise OutputError("only outputs in .npy, in one folder, can be resumed")
         return made
 
-    def _settings(self, options):
+    def _check_outputs(self, stage):
+        """Check all that the last step needs: it is done before the first."""
+        files = [file for array in self.arrays for file in array.files]
+        for output, array in zip(self.outputs, self.arrays):
+            output.check(array, files)
+        copies = sum(array.nbytes for array in self.arrays if array.is_copied)
+        # The result, and one that is made of it.
+        results = [
+            array.nbytes * (1 if output.is_direct else 2)
+            for output, array in zip(self.outputs, self.arrays)
+        ]
+        if copies or not all(output.is_direct for output in self.outputs):
+            stage.check_room(copies, sum(results))
+
+    def _settings(self, stage, options):
         iterations = whole("iterations", 0, options["iterations"])
-        memory, asked = options["memory"], options["memory"] is not None
-        if asked:
-            memory = size(memory)
-        else:
-            available = _syncline.available_memory()
-            memory = (1 << 62) if available is None else int(available * _SHARE)
+        # What was copied to memory is not there for buffers.
+        memory = stage.memory - stage.taken
         results = sum(array.nbytes for array in self.arrays[: len(self.fields)])
         if not self.outputs and results >= memory:
             raise MemoryBoundError(
@@ -204,18 +211,27 @@ class _Job:
 
     def given(self):
         """Return the arrays for the native part."""
-        return [array.given for array in self.arrays]
+        return [array.given() for array in self.arrays]
 
     def results(self, buffers):
         """Return the results, each of the kind of its field."""
         fields = self.arrays[: len(self.fields)]
         if self.outputs:
-            made = []
+            made, errors = [], []
             for output, field in zip(self.outputs, fields):
-                view = output.finish(field)
+                try:
+                    view = output.finish(field)
+                except Error as error:
+                    # The results of the other fields are not lost with this one.
+                    errors.append(error)
+                    continue
                 if isinstance(view, np.ndarray):
                     view = field.wrap(view)
                 made.append(output.path if view is None else view)
+            if errors:
+                raise (
+                    errors[0] if len(errors) == 1 else type(errors[0])("; ".join(map(str, errors)))
+                )
             if self.is_dataset and any(isinstance(one, str) for one in made):
                 # A Dataset has arrays, and no paths.
                 return {self.given_names[at]: one for at, one in zip(self.order, made)}
@@ -432,7 +448,7 @@ def sweep(
             else:
                 bar(done, f" pass {step} of {steps}" if steps > 1 else "")
 
-    with _syncline.Busy(), Stage(_first_path(output)) as stage:
+    with _syncline.Busy(), Stage(_first_path(output), memory) as stage:
         job = _Job(stage, kernel, field, coefficients, options)
         passes = [output.passes for output in job.outputs]
         before = [path for path in passes if os.path.lexists(path) and not overwrite]
@@ -498,7 +514,7 @@ def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None
     if unknown:
         raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
     given = {"iterations": iterations, "memory": memory, "output": output}
-    with Stage(_first_path(output)) as stage:
+    with Stage(_first_path(output), memory) as stage:
         job = _Job(stage, kernel, field, coefficients, known | options | given)
         facts = _syncline.plan(job.ready.native, job.given(), job.settings)
     first = job.arrays[0]

@@ -249,9 +249,15 @@ impl Pending {
                     None => new.commit()?,
                 }
             }
-            Kind::New(new) => {
+            Kind::New(mut new) => {
                 let paths: Vec<PathBuf> = new.iter().map(|new| new.target().to_owned()).collect();
-                may_replace(&paths)?;
+                // A result that took long is not lost with its name.
+                may_replace(&paths).or_else(|error| match error {
+                    Error::Store(error) => {
+                        Err(new.drain(..).fold(error, |error, new| new.keep(error)).into())
+                    }
+                    error => Err(error),
+                })?;
                 for (n, new) in new.iter().enumerate() {
                     of_field(&identity, n, fields).mark(new.file(), &made);
                 }

@@ -110,6 +110,10 @@ def test_what_the_last_step_needs_is_checked_before_the_first(tmp_path, u, suffi
         refused(tmp_path / f"file{suffix}", "directory", overwrite=True)
     if suffix == ".zarr":
         refused(tmp_path / "o.zarr", "sizes", chunks=(5, 5, 5))
+        wide = np.lib.stride_tricks.as_strided(u, (9000, 9000), (0, 0))
+        with pytest.raises(syncline.MemoryBoundError, match="has chunks of 9000 x 9000"):
+            options = {"chunks": (9000, 9000), "memory": "64M", "output": tmp_path / "o.zarr"}
+            syncline.sweep(mean, wide, iterations=1, **options)
     assert sorted(os.listdir(tmp_path)) == [f"file{suffix}"]
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from . import _geotiff, _syncline
 from ._arrays import is_data_array
-from ._errors import FileError, OutputError
+from ._errors import FileError, MemoryBoundError, OutputError
 from ._files import folder_of, package, told
 from ._sizes import whole
-from ._windows import windows
+from ._windows import check_chunks, windows
 
 #: The name that xarray gives to a variable without one.
 _UNNAMED = "__xarray_dataarray_variable__"
@@ -159,6 +159,8 @@ class Output:
                 self._create_zarr(field)
             else:
                 _geotiff.check(self._part, field)
+        except MemoryBoundError:
+            raise
         except Exception as error:
             what = "coordinates and attributes of " if self._has_store(field) else ""
             raise OutputError(
@@ -238,6 +240,8 @@ class Output:
         chunks = self._chunks or getattr(origin, "chunks", None)
         if chunks is None or not all(isinstance(n, int) for n in chunks):
             chunks = tuple(min(n, 1024) for n in field.shape)
+        size = np.dtype(field.dtype).itemsize
+        check_chunks(self.path, field.shape, size, chunks, self._stage.memory)
         facts = {"shape": field.shape, "dtype": field.dtype, "chunks": tuple(chunks)}
         if self._has_store(field):
             _check_in_store(origin, field.dtype)

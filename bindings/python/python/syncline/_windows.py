@@ -81,12 +81,12 @@ def _cuts(length, chunk, most):
 
 
 def check_chunks(name, shape, itemsize, chunks, memory):
-    """Refuse chunks that the memory cannot hold while they are read."""
+    """Refuse chunks that the memory cannot hold while they are read or written."""
     sizes = [_largest(chunk, length) for chunk, length in zip(chunks, shape)]
     needed = _COPIES * itemsize * math.prod(sizes)
     if needed > memory + _SPARE:
         raise MemoryBoundError(
-            f"{name} is stored in chunks of {' x '.join(map(str, sizes))}, and reading one takes "
+            f"{name} has chunks of {' x '.join(map(str, sizes))}, and to read or write one takes "
             f"{told_size(needed)}, but the memory allowed is {told_size(memory)}: allow "
             f"memory={needed}, or store it in smaller chunks"
         )

@@ -93,6 +93,16 @@ impl Work {
         assert_eq!(fs::read_dir(self.folder.path()).unwrap().count(), 5);
     }
 
+    /// Removes the results that were kept as they could not get their names; returns how many.
+    fn remove_kept(&self) -> usize {
+        let kept = self.outputs().map(|path| {
+            let mut name = path.into_os_string();
+            name.push(format!(".{}.npy", std::process::id()));
+            fs::remove_file(name).is_ok()
+        });
+        kept.iter().filter(|kept| **kept).count()
+    }
+
     fn leftover(&self) -> Leftover {
         Generations::leftover(&self.outputs()[0]).unwrap()
     }
@@ -252,6 +262,7 @@ fn a_complete_result_is_continued() {
             assert!(error.contains("b.out.npy"), "{error}");
             assert_eq!(fs::read(&b).unwrap(), b"other");
             fs::write(&b, result).unwrap();
+            work.remove_kept();
             let unknown = run(8, Leftovers::Resume).map(drop);
             assert!(unknown.is_err() || matches!(work.leftover(), Leftover::Nothing));
             run(8, Leftovers::Discard).unwrap().0.commit().unwrap();
@@ -323,6 +334,7 @@ fn the_first_of_two_runs_gets_all_names() {
     assert!(error.contains("a.out.npy"), "{error}");
     assert_eq!(results, work.outputs().map(|path| fs::metadata(path).unwrap().modified().unwrap()));
     assert!(matches!(work.leftover(), Leftover::Nothing), "{:?}", work.leftover());
+    assert_eq!(work.remove_kept(), 2);
     work.check(1);
 }
 
@@ -341,4 +353,22 @@ fn old_outputs_that_a_kill_has_removed_are_not_missed() {
         pending.commit().unwrap();
         work.check(4);
     }
+}
+
+/// A result of one pass is not lost when a file gets one of its names meanwhile.
+#[test]
+fn a_result_whose_name_is_taken_meanwhile_is_kept() {
+    let work = Work::new();
+    let (pending, _) = work.run(&work.sweep(1, 1), &work.target(Leftovers::Refuse)).unwrap();
+    let [first, second] = work.outputs();
+    fs::write(&second, "of another program").unwrap();
+    let error = pending.commit().unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Store(syncline_store::Error::Kept { .. })), "{text}");
+    assert!(!first.exists() && fs::read(&second).unwrap() == b"of another program");
+    let mut expected = work.arrays[..2].to_vec();
+    plain_arrays(&work.described, &mut expected, &work.arrays[2..], 1).unwrap();
+    let kept = text.split("; the result is in ").skip(1);
+    let kept: Vec<_> = kept.map(|path| Array::open(path.as_ref()).unwrap()).collect();
+    assert_eq!(kept, expected);
 }

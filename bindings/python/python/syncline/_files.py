@@ -117,6 +117,8 @@ def told(action, path):
     """Turn an error of the system into one of the package."""
     try:
         yield
+    except FileError:
+        raise  # it is told already
     except OSError as error:
         raise FileError(f"cannot {action} {path}: {error}") from error
 

@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 
-from ._errors import KernelError
+from ._errors import ArgumentError, KernelError
 from ._values import Value
 
 #: The type of a compiled function in C.
@@ -22,7 +22,7 @@ class Function:
     """
 
     def __init__(self):
-        raise TypeError("functions are made by syncline.function")
+        raise ArgumentError("functions are made by syncline.function")
 
     def __call__(self, *values):
         """Return the value of the function at a point, in a kernel that is traced."""

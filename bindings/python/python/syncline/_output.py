@@ -5,8 +5,10 @@ array of zarr, or a store of xarray with the coordinates and attributes of the f
 name only when it is complete.
 """
 
+import contextlib
 import errno
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -15,9 +17,10 @@ import warnings
 import numpy as np
 
 from . import _geotiff
-from ._arrays import is_data_array
-from ._errors import FileError, OutputError
+from ._arrays import dimensions_of, is_data_array
+from ._errors import ArgumentError, FileError, OutputError
 from ._files import folder_of, package, told, windows
+from ._meaning import NODATA, in_zarr
 from ._sizes import whole
 
 #: The name that xarray gives to a variable without one.
@@ -30,14 +33,13 @@ def _name_in_store(array):
     return _UNNAMED if is_taken else str(array.name)
 
 
-def _check_in_store(array, dtype):
+def _check_in_store(array, attributes, dtype):
     """Refuse a name or attributes with which xarray would read something else."""
     import xarray
 
     name = _name_in_store(array)
     if not name or "/" in name or (name.startswith((".", "__")) and name != _UNNAMED):
         raise ValueError(f"{name!r} is no name of a variable in zarr")
-    attributes = {key: _in_json(value) for key, value in array.attrs.items()}
     given = xarray.Dataset({name: ("point", np.zeros(1, dtype), attributes)})
     read = xarray.decode_cf(given)
     variable = read.get(name)
@@ -79,6 +81,18 @@ def _in_json(value):
     return value
 
 
+def _of_array(attributes):
+    """Return the attributes that an array of zarr can have, which are all that JSON has."""
+    kept = {}
+    for key, value in attributes.items():
+        with contextlib.suppress(TypeError, ValueError):
+            value = _in_json(value)
+            # JSON has no word for these; zarr writes such.
+            is_real = isinstance(value, float) and not math.isfinite(value)
+            kept[key] = str(value) if is_real else value
+    return kept
+
+
 def _is_foreign(folder):
     """Return whether a folder holds something that is not of zarr."""
     with told("read", folder):
@@ -108,7 +122,7 @@ class Output:
             if self.suffix != ".zarr":
                 raise OutputError("chunks= is for an output in .zarr")
             if not isinstance(chunks, (list, tuple)):
-                raise TypeError(f"chunks is {chunks!r}, but must be the sizes along all axes")
+                raise ArgumentError(f"chunks is {chunks!r}, but must be the sizes along all axes")
             self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
         home = folder_of(self.path)
         if not os.path.isdir(home):
@@ -152,9 +166,16 @@ class Output:
         if self.suffix == ".zarr" and is_data_array(field.origin):
             self._store = self._stage.beside(self.path, ".zarr")
             try:
-                _check_in_store(field.origin, field.dtype)
+                attributes = {
+                    key: _in_json(value)
+                    for key, value in field.attributes.items()
+                    if key not in NODATA[:2]
+                }
+                _check_in_store(field.origin, attributes, field.dtype)
                 _write_coordinates(field.origin, self._store)
-                self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
+                self._attributes = attributes
+                if field.nodata is not None:
+                    self._attributes["_FillValue"] = in_zarr(field.nodata, field.dtype)
             except Exception as error:
                 raise OutputError(
                     f"the coordinates and attributes of {field.name} cannot be written to "
@@ -193,7 +214,7 @@ class Output:
         options = {"chunks": None, "consolidated": False, "decode_cf": False}
         store = xarray.open_zarr(self.path, **options)
         # The values are those of the store, and all else is what the user gave.
-        return field.origin.copy(data=store[_name_in_store(field.origin)])
+        return field.wrap(store[_name_in_store(field.origin)])
 
     def _replace(self, part):
         """Give a complete result its name; what has the name now is kept until then."""
@@ -238,9 +259,12 @@ class Output:
             to = group.create_array(_name_in_store(origin), **facts)
             to.attrs.update(self._attributes)
         else:
-            to = zarr.open_array(part, mode="w", **facts)
+            attributes = _of_array(field.attributes)
             if type(origin).__module__.startswith("zarr"):
-                to.attrs.update(dict(origin.attrs))
+                facts["dimension_names"] = dimensions_of(origin)
+                attributes.pop("_ARRAY_DIMENSIONS", None)
+            to = zarr.open_array(part, mode="w", **facts)
+            to.attrs.update(attributes)
         for rows in windows(result.shape, result.itemsize, chunks[0]):
             to[rows] = result[rows]
         if self._store is not None:

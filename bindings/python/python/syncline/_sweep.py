@@ -4,21 +4,30 @@ import atexit
 import os
 import sys
 import time
+import tomllib
 import warnings
 from collections.abc import Mapping
 
 import numpy as np
 
 from . import _syncline
-from ._arrays import aligned, is_data_array, open_array
-from ._errors import ArrayError, ConvergenceWarning, Error, MemoryBoundError, OutputError
+from ._arrays import Wanted, aligned, is_data_array, open_array
+from ._errors import (
+    ArgumentError,
+    ArrayError,
+    ConvergenceWarning,
+    Error,
+    KernelError,
+    MemoryBoundError,
+    OutputError,
+)
 from ._files import Stage, remove
 from ._geotiff import check_place
 from ._kernel import names_of, prepare
 from ._output import Output
 from ._progress import Bar
 from ._report import Plan, Report
-from ._sizes import size, told_size, whole
+from ._sizes import element_type, size, told_size, whole
 
 # A thread that sweeps when the interpreter ends is waited for.
 atexit.register(_syncline.end)
@@ -62,11 +71,20 @@ class _Job:
                 (of, aligned(one, of, first, name) if is_data_array(one) else one)
                 for of, one in self.fields
             ]
-        dtype = options["dtype"]
+        dtype, nodata = options["dtype"], _nodata(options["nodata"], names)
+        dtype = None if dtype is None else element_type("dtype", dtype)
+        is_text = isinstance(kernel, (str, os.PathLike))
+        if is_text and not nodata:
+            nodata = _nodata_of_text(kernel)
         self.outputs = self._outputs(stage, options)
         count = len(self.fields)
         self.arrays = [
-            open_array(array, name, stage, dtype if n < count else None, n < count)
+            open_array(
+                array,
+                Wanted(name, dtype if n < count else None, nodata.get(name), is_text),
+                stage,
+                n < count,
+            )
             for n, (name, array) in enumerate(self.fields + extra)
         ]
         first = self.arrays[0]
@@ -78,15 +96,12 @@ class _Job:
                 raise ArrayError(
                     f"{array.name} has the shape {array.shape}, but {first.name} has {first.shape}"
                 )
-        nodata = options["nodata"]
-        if nodata is None and not isinstance(kernel, (str, os.PathLike)):
+        if is_text:
+            nodata = options["nodata"]
+        else:
+            # What the user says, and for the other arrays what they say themselves.
             told = zip(names, self.arrays)
             nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
-        elif nodata is not None:
-            # What an output in GeoTIFF says.
-            for name, one in zip(names, self.arrays):
-                given = nodata if isinstance(nodata, Mapping) else {names[0]: nodata}
-                one.nodata = given.get(name)
         self.ready = prepare(
             kernel,
             [array.dtype for array in self.arrays],
@@ -121,10 +136,11 @@ class _Job:
         if len(given) == 1 and given[0] not in names[1:]:
             return
         if sorted(given) != sorted(wanted):
+            one = f"; give one as dataset[{given[0]!r}]" if self.is_dataset else ""
             raise ArrayError(
                 f"the kernel takes {', '.join(names)}, the fields first, but the fields "
                 f"{', '.join(given)} are given: a dict has them by these names, a tuple in this "
-                "order"
+                f"order{one}"
             )
         rewrap, self.order = self.rewrap, [given.index(name) for name in wanted]
         self.fields = [self.fields[at] for at in self.order]
@@ -135,6 +151,8 @@ class _Job:
         if output is None:
             if options["resume"] or options["overwrite"]:
                 raise OutputError("resume and overwrite are for an output on file: say output=")
+            if options["chunks"] is not None:
+                raise OutputError("chunks= is for an output in .zarr")
             return []
         names = [name for name, _ in self.fields]
         if isinstance(output, Mapping):
@@ -144,11 +162,12 @@ class _Job:
                 raise OutputError(f"the outputs do not name the field {missing[0]}")
             output = [output[name] for name in names]
         else:
-            output = [output] if isinstance(output, (str, bytes, os.PathLike)) else list(output)
+            is_one = not isinstance(output, (list, tuple))
+            output = [output] if is_one else list(output)
             if len(output) != len(names):
                 raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
             output = [output[at] for at in self.order]
-        places = [os.path.realpath(os.fsdecode(path)) for path in output]
+        places = [os.path.realpath(_path(path)) for path in output]
         for place in places:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
@@ -181,9 +200,7 @@ class _Job:
                 f"the result takes {told_size(results)}, and the memory allowed is "
                 f"{told_size(memory)}: give output=, a file for the result"
             )
-        until = options["until"]
-        if until is not None and not (until := float(until)) >= 0:
-            raise ValueError(f"until is {until}, but must be a number of at least 0")
+        until = _until(options["until"])
         threads = _whole_or_none("threads", 1, options["threads"])
         if threads is None and self.ready.interpreted and _HAS_LOCK:
             threads = 1
@@ -225,6 +242,50 @@ class _Job:
                 for buffer, field in zip(buffers, fields)
             ]
         return self.rewrap(made)
+
+
+def _until(until):
+    if until is None:
+        return None
+    try:
+        number = float(until)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not number >= 0:
+        raise ArgumentError(f"until is {until!r}, but must be a number of at least 0")
+    return number
+
+
+def _nodata(nodata, names):
+    """Return the numbers that the user says mean no data, by the names of the arrays."""
+    if nodata is None:
+        return {}
+    given = dict(nodata) if isinstance(nodata, Mapping) else {names[0]: nodata}
+    for name, value in given.items():
+        if name not in names:
+            raise KernelError(f"nodata names {name!r}, but the arrays are {', '.join(names)}")
+        try:
+            given[name] = value if isinstance(value, int) else np.asarray(value).item() + 0
+            float(given[name])
+        except (TypeError, ValueError, OverflowError):
+            raise ArgumentError(f"nodata is {value!r} for {name}, but must be a number") from None
+    return given
+
+
+def _nodata_of_text(kernel):
+    """Return the numbers that a description says mean no data."""
+    text = os.fspath(kernel)
+    if "\n" not in text:
+        with open(text, encoding="utf-8") as file:
+            text = file.read()
+    try:
+        table = tomllib.loads(text).get("nodata", {})
+    except tomllib.TOMLDecodeError:
+        return {}
+    return {
+        name: value["value"] if isinstance(value, Mapping) else value
+        for name, value in table.items()
+    }
 
 
 def _whole_or_none(name, least, value):
@@ -420,7 +481,7 @@ def sweep(
         "depth": depth,
     }
     if progress not in (None, True, False) and not callable(progress):
-        raise TypeError(f"progress is {progress!r}, but must be a bool or a function")
+        raise ArgumentError(f"progress is {progress!r}, but must be a bool or a function")
     bar = Bar() if progress is True else None
     last, watch = [1, 1], None
     if bar is not None or callable(progress):
@@ -496,7 +557,7 @@ def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None
     known = dict.fromkeys(names) | {"exact_stop": False, "overwrite": False, "resume": False}
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
+        raise ArgumentError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
     given = {"iterations": iterations, "memory": memory, "output": output}
     with Stage(_first_path(output)) as stage:
         job = _Job(stage, kernel, field, coefficients, known | options | given)
@@ -512,4 +573,15 @@ def _first_path(output):
         output = list(output.values())
     if isinstance(output, (list, tuple)):
         output = output[0] if output else None
-    return None if output is None else os.fsdecode(output)
+    return None if output is None else _path(output)
+
+
+def _path(output):
+    """Return the path of an output as text."""
+    try:
+        path = os.fsdecode(output)
+    except TypeError:
+        raise ArgumentError(f"output is {output!r}, but must be a path") from None
+    if "\0" in path:
+        raise ArgumentError(f"output is {path!r}, which no path can be")
+    return path

@@ -218,7 +218,7 @@ def _of_masked(array, wanted, told=()):
     _check_shape(wanted.name, array.shape)
     told, fill = dict(told), array.fill_value
     is_masked = array.dtype.names is None and bool(np.ma.getmaskarray(array).any())
-    # Every masked array has a number for its mask, if need be one that nobody has chosen.
+    # Every masked array has a fill value; the default of numpy says nothing.
     if is_masked and wanted.nodata is None and fill != np.ma.default_fill_value(array.dtype):
         told.setdefault("fill_value", fill)
     meaning = wanted.meaning(array.dtype, told)

@@ -366,9 +366,11 @@ def sweep(
         by point, with a `SlowKernelWarning`; its own source must name the neighbours that it reads.
     field : array, tuple or dict of arrays
         What is updated: a numpy array, a `numpy.memmap`, a path (``.npy``, ``.zarr``, ``.tif``),
-        an ``xarray.DataArray``, or an array of dask or zarr; of one, two or three dimensions. It is
-        not changed. A kernel of several fields takes a tuple in the order of its parameters, or a
-        dict or an ``xarray.Dataset`` with their names.
+        an ``xarray.DataArray``, an array of dask or zarr, a variable of h5py or netCDF4, or a
+        dataset of rasterio; of one, two or three dimensions. It is not changed. A variable in a
+        ``.zarr`` of xarray has the path of the store, or that of the store and its name. A kernel
+        of several fields takes a tuple in the order of its parameters, or a dict or an
+        ``xarray.Dataset`` with their names.
     coefficients : array, sequence or dict of arrays
         The other arrays of the kernel, of the shape of the field, in the order of its parameters
         or by their names. A ``DataArray`` has the dimensions of the field, in any order, and its
@@ -384,9 +386,10 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes. Several
-        fields have a list, in the order in which they are given, or a dict by name; only outputs in
-        ``.npy``, in one folder, can be resumed then.
+        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes, and to a
+        ``.tif`` with its CRS and transform, as far as it tells them. Several fields have a list, in
+        the order in which they are given, or a dict by name; only outputs in ``.npy``, in one
+        folder, can be resumed then.
     overwrite : bool
         Replace an existing output, and what an interrupted run has left.
     resume : bool
@@ -400,10 +403,11 @@ def sweep(
         ``"periodic"``. A point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever
         is beyond the other axes.
     nodata : number or dict, optional
-        The value of the field, or of each array, that means no data [default: what a GeoTIFF says,
-        unless the kernel is a text, which says it itself].
-        Such points stay, and their neighbours see their own value in place of it. A point that
-        becomes this number has no data from then on.
+        The value of the field, or of each array, that means no data [default: what the arrays say,
+        as their attributes ``_FillValue`` or ``missing_value``, the nodata of a GeoTIFF, or the
+        fill value of a mask; unless the kernel is a text, which says it itself]. Such points stay,
+        and their neighbours see their own value in place of it. A point that becomes this number
+        has no data from then on. Masked points get this number, and are refused without one.
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
@@ -427,16 +431,16 @@ def sweep(
     array, tuple, dict or Dataset
         The result, of the kind of the field. A path gives a numpy array, and with ``output`` a
         read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``. A
-        ``DataArray`` comes back with its coordinates and attributes, and is read from a ``.npy`` or
-        ``.zarr`` output when it is used; into a ``.tif``, which has the numbers alone, it gives the
-        path, and a ``Dataset`` gives a dict of paths.
+        ``DataArray``, also one in a store of xarray that is given by its path, comes back with its
+        coordinates and those attributes that are true of the result, and is read from a ``.npy`` or
+        ``.zarr`` output when it is used; into a ``.tif`` it gives the path, and a ``Dataset`` gives
+        a dict of paths. A masked array gives a masked array, but a plain one on file.
 
     Raises
     ------
-    KernelError, ArrayError, MemoryBoundError, FileError, OutputError
+    ArgumentError, KernelError, ArrayError, MemoryBoundError, FileError, OutputError
         All of them are `syncline.Error`. Nothing has been run then, except if a file fails.
-    TypeError, ValueError
-        If an option is of a wrong type, or out of its range.
+        Points without data that no number tells, and packed numbers, are an `ArrayError`.
     KeyboardInterrupt
         On Ctrl-C, within a fraction of a second; nothing is left. With ``resume=True``, passes that
         are complete stay beside the output, in a folder with its name and ``.syncline``. They also
@@ -448,6 +452,10 @@ def sweep(
         If ``until`` was not reached.
     SlowKernelWarning
         If the interpreter calls the kernel.
+    NodataWarning
+        If an array says that a number means no data, and the sweep takes it for a value.
+    GeoreferenceWarning
+        If a GeoTIFF lacks what the field tells of its place, as that is not understood.
 
     Notes
     -----

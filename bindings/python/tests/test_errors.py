@@ -221,6 +221,20 @@ def test_wrong_calls_are_errors_of_the_package(u):
         syncline.empty(3, "nonsense")
     with pytest.raises(syncline.Error, match="shape"):
         syncline.empty("a")
+    for dtype in ("nonsense", 5, object()):
+        with pytest.raises(syncline.Error, match="dtype"):
+            syncline.kernel(mean).describe(dtype)
+    with pytest.raises(syncline.Error, match="dimensions"):
+        syncline.kernel(mean).describe(dimensions=[2])
+    for path in (5, object()):
+        with pytest.raises(syncline.Error, match="path"):
+            syncline.trace(path)
+        with pytest.raises(syncline.Error, match="trace"):
+            syncline.report(path)
+    with pytest.raises(syncline.Error, match="arguments"):
+        syncline.function(lambda x: x, arguments="a")
+    with pytest.raises(syncline.Error, match="name"):
+        syncline.function(lambda x: x, name=5)
     for name, value in (
         ("max_workers", "a"),
         ("max_workers", 0),

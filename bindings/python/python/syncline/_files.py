@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from ._errors import FileError
+from ._errors import ArgumentError, FileError
 
 #: The bytes of a window.
 _WINDOW = 64 << 20
@@ -96,6 +96,17 @@ def _remove_left(home):
                 with open(os.path.join(home, name, "locked"), "r+") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(os.path.join(home, name), ignore_errors=True)
+
+
+def path_of(name, value):
+    """Return a path that a user has given, as text."""
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}, but must be a path") from None
+    if "\0" in path:
+        raise ArgumentError(f"{name} is {path!r}, which no path can be")
+    return path
 
 
 def folder_of(path):

@@ -8,6 +8,7 @@ from . import _syncline
 from ._errors import ArgumentError, KernelError, SlowKernelWarning
 from ._functions import Function, identity
 from ._plain import plain
+from ._sizes import element_type
 from ._text import written_name
 from ._trace import parameters, trace
 from ._values import DTYPES, Untraceable
@@ -84,13 +85,12 @@ class Kernel:
         \"\"\"
         <BLANKLINE>
         """
-        import numpy as np
 
-        if dimensions not in _AXES:
+        if not isinstance(dimensions, int) or dimensions not in _AXES:
             raise KernelError(f"dimensions is {dimensions!r}, but must be 1, 2 or 3")
         count = len(self.parameters)
-        given = [dtype] * count if isinstance(dtype, (str, type, np.dtype)) else list(dtype)
-        dtypes = [np.dtype(one).name for one in given]
+        given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
+        dtypes = [element_type("dtype", one).name for one in given]
         for one in dtypes:
             if one not in DTYPES:
                 raise KernelError(f"the type {one} is none of {', '.join(DTYPES)}")

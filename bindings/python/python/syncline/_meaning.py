@@ -216,7 +216,7 @@ class Meaning:
             return part.data
         if self.nodata is None or mask.dtype != bool:
             raise self._masked()
-        return part.astype(self.target).filled(self.nodata)
+        return part.astype(self.target, copy=False).filled(self.nodata)
 
     def _masked(self):
         return ArrayError(
@@ -351,6 +351,8 @@ def of_another_package(name, array):
 def refuse_masks_in(values, name):
     """Refuse a list with masked arrays in it, whose masks numpy would drop."""
     for value in values:
+        if type(value) in (int, float):
+            continue
         if isinstance(value, (list, tuple)):
             refuse_masks_in(value, name)
         elif np.ma.is_masked(value):

@@ -1,6 +1,7 @@
 """Sweeps: the same update of every point of an array, many times, inside a memory bound."""
 
 import atexit
+import operator
 import os
 import sys
 import time
@@ -21,7 +22,7 @@ from ._errors import (
     MemoryBoundError,
     OutputError,
 )
-from ._files import Stage, remove
+from ._files import Stage, path_of, remove
 from ._geotiff import check_place
 from ._kernel import names_of, prepare
 from ._output import Output
@@ -167,7 +168,7 @@ class _Job:
             if len(output) != len(names):
                 raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
             output = [output[at] for at in self.order]
-        places = [os.path.realpath(_path(path)) for path in output]
+        places = [os.path.realpath(path_of("output", path)) for path in output]
         for place in places:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
@@ -265,16 +266,26 @@ def _nodata(nodata, names):
         if name not in names:
             raise KernelError(f"nodata names {name!r}, but the arrays are {', '.join(names)}")
         try:
-            given[name] = value if isinstance(value, int) else np.asarray(value).item() + 0
-            float(given[name])
+            given[name] = _number(value)
         except (TypeError, ValueError, OverflowError):
             raise ArgumentError(f"nodata is {value!r} for {name}, but must be a number") from None
     return given
 
 
+def _number(value):
+    """Return a number of the user as one of Python, whole or real."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError("text is no number")
+    real = float(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        return real
+
+
 def _nodata_of_text(kernel):
     """Return the numbers that a description says mean no data."""
-    text = os.fspath(kernel)
+    text = os.fsdecode(kernel)
     if "\n" not in text:
         with open(text, encoding="utf-8") as file:
             text = file.read()
@@ -581,15 +592,4 @@ def _first_path(output):
         output = list(output.values())
     if isinstance(output, (list, tuple)):
         output = output[0] if output else None
-    return None if output is None else _path(output)
-
-
-def _path(output):
-    """Return the path of an output as text."""
-    try:
-        path = os.fsdecode(output)
-    except TypeError:
-        raise ArgumentError(f"output is {output!r}, but must be a path") from None
-    if "\0" in path:
-        raise ArgumentError(f"output is {path!r}, which no path can be")
-    return path
+    return None if output is None else path_of("output", output)

@@ -215,6 +215,23 @@ def test_the_place_goes_by_zarr(tmp_path, u):
         assert same(file.read(1), by_path) and by_path[3, 4] == -9
 
 
+def test_a_grid_mapping_of_any_name_goes_by_zarr(tmp_path, u):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    crs = rasterio.CRS.from_epsg(4326)
+    coords = {"lat": 50 - np.arange(40) / 4, "lon": np.arange(50) / 4}
+    coords["crs"] = ((), 0, {"crs_wkt": crs.to_wkt()})
+    field = xarray.DataArray(u, coords, ("lat", "lon"), "h")
+    field.encoding = {"grid_mapping": "crs", "dtype": np.dtype("int16"), "chunksizes": (1, 50)}
+    made = syncline.sweep(mean, field, iterations=1, output=tmp_path / "o.zarr")
+    assert made.encoding == {"grid_mapping": "crs"}
+    assert xarray.open_zarr(tmp_path / "o.zarr")["h"].attrs == {"grid_mapping": "crs"}
+    for given in (made, tmp_path / "o.zarr"):
+        syncline.sweep(mean, given, iterations=1, output=tmp_path / "o.tif", overwrite=True)
+        crs_of, transform, _ = told(tmp_path / "o.tif")
+        assert crs_of == crs and tuple(transform)[:6] == (0.25, 0, -0.125, 0, -0.25, 50.125)
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_one_file_by_whatever_reads_it(tmp_path, u):
     holed = u.astype("float32")

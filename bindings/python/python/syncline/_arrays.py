@@ -462,12 +462,8 @@ def _reader(meaning, shape, read, path=None):
     def rows_of(rows):
         try:
             part = read(rows)
-            if hasattr(part, "map_blocks"):
-                # Dask puts chunks together without their masks.
-                meta = np.empty((0,) * part.ndim, meaning.target)
-                part = part.map_blocks(meaning.numbers_as_target, meta=meta).compute()
-            else:
-                part = meaning.numbers(part)
+            # Not `numpy.asarray`, which drops the masks of Dask's chunks.
+            part = meaning.numbers(part.compute() if hasattr(part, "compute") else part)
             expected = (rows.stop - rows.start, *shape[1:])
             if part.shape != expected:
                 raise ValueError(f"there is an array of the shape {part.shape}, not {expected}")
@@ -511,9 +507,8 @@ def _of_lazy(array, wanted, stage, path=None):
 def _of_tiff(file, path, wanted, stage):
     """Return the band of a file that rasterio has opened."""
     file = _geotiff.GeoTiff(file, path)
-    told = file.attributes
-    meaning = wanted.meaning(file.dtype, told)
+    meaning = wanted.meaning(file.dtype, {"nodata": file.nodata})
     kind = meaning.target.name
     copy = stage.copy(file.shape, kind, _reader(meaning, file.shape, file.read, path))
-    facts = {"origin": file, "nodata": meaning.nodata, "told": told}
+    facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes}
     return Given(wanted.name, kind, file.shape, copy, **facts)

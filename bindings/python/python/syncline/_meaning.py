@@ -206,10 +206,6 @@ class Meaning:
             self._check(part)
         return part
 
-    def numbers_as_target(self, part):
-        """Return a part as `numbers` does, in the type of the sweep."""
-        return self.numbers(part).astype(self.target, copy=False)
-
     def _without_mask(self, part):
         mask = np.ma.getmaskarray(part)
         if not mask.any():

@@ -89,7 +89,7 @@ def _of_array(attributes):
             value = _in_json(value)
             # JSON has no word for these; zarr writes such.
             is_real = isinstance(value, float) and not math.isfinite(value)
-            kept[key] = str(value) if is_real else value
+            kept[key] = json.dumps(value) if is_real else value
     return kept
 
 
@@ -174,6 +174,9 @@ class Output:
                 _check_in_store(field.origin, attributes, field.dtype)
                 _write_coordinates(field.origin, self._store)
                 self._attributes = attributes
+                mapping = field.origin.encoding.get("grid_mapping")
+                if mapping in field.origin.coords:
+                    self._attributes["grid_mapping"] = mapping
                 if field.nodata is not None:
                     self._attributes["_FillValue"] = in_zarr(field.nodata, field.dtype)
             except Exception as error:

@@ -463,7 +463,7 @@ def _reader(meaning, shape, read, path=None):
         try:
             part = read(rows)
             # Not `numpy.asarray`, which drops the masks of Dask's chunks.
-            part = meaning.numbers(part.compute() if hasattr(part, "compute") else part)
+            part = meaning.numbers(part.compute() if package_of(part) == "dask" else part)
             expected = (rows.stop - rows.start, *shape[1:])
             if part.shape != expected:
                 raise ValueError(f"there is an array of the shape {part.shape}, not {expected}")

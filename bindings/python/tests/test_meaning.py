@@ -231,6 +231,9 @@ def test_what_is_not_understood_is_told(holed):
     big = np.where(holed == NONE, 1e20, holed).astype("float32")
     made = syncline.sweep(least, field(big, missing_value=1e20), iterations=2, dtype="float64")
     assert (made.values == float(np.float32(1e20))).sum() == (big == np.float32(1e20)).sum()
+    for given in (big, field(big)):
+        by_user = syncline.sweep(least, given, iterations=2, dtype="float64", nodata=1e20)
+        assert same(np.asarray(by_user), made.values)
     far = np.iinfo(np.int64).min
     whole = np.where(holed == NONE, far, 7)
     with pytest.raises(syncline.ArrayError, match=r"_FillValue.*2\*\*53"):

@@ -75,7 +75,9 @@ class Meaning:
         said = self._said()
         others = [number for _, number in said]
         if told is not None:
-            number = as_held(told, self.target)
+            # As the elements have it, before they are converted.
+            number = as_held(told, self.dtype)
+            number = as_held(told if number is None else number, self.target)
             if number is None:
                 raise ArrayError(f"nodata={told} of {name}: {self.target} cannot hold it")
             if isinstance(number, int) and abs(number) > _MOST:
@@ -100,7 +102,7 @@ class Meaning:
             if isinstance(self.nodata, int) and abs(self.nodata) > _MOST:
                 # No description holds it: no point may have it.
                 self.nodata = None
-        # Where xarray has decoded the numbers, NaN tells itself.
+        # NaN tells itself.
         self._others = [
             other
             for other in others
@@ -174,11 +176,11 @@ class Meaning:
         high = next(iter(self._numbers_in("valid_max")), high)
         scale, offset = (encoding.get(key) for key in ("scale_factor", "add_offset"))
         # Of numbers that were packed the bounds are whole, and packed as they were.
-        is_whole = isinstance(low, (int, type(None))) and isinstance(high, (int, type(None)))
-        if is_whole and str(encoding.get("_Unsigned", "")).lower() == "true":
+        are_whole = isinstance(low, (int, type(None))) and isinstance(high, (int, type(None)))
+        if are_whole and str(encoding.get("_Unsigned", "")).lower() == "true":
             wrap = 1 << 8 * np.dtype(encoding.get("dtype", "u1")).itemsize
             low, high = (n if n is None or n >= 0 else n + wrap for n in (low, high))
-        if is_whole and (scale is not None or offset is not None):
+        if are_whole and (scale is not None or offset is not None):
             scale = float(np.asarray(1 if scale is None else scale).item())
             offset = float(np.asarray(0 if offset is None else offset).item())
             # Half a step more, as the decoded numbers are rounded.

@@ -115,3 +115,185 @@ def test_a_dataset_into_geotiff_is_paths_by_name(tmp_path, u):
     assert made == outputs
     with rasterio.open(made["b"]) as file:
         assert same(file.read(1), u + 1 + 2)
+
+
+def told(path):
+    """Return what a file says of its place and its numbers."""
+    with rasterio.open(path) as file:
+        return file.crs, file.transform, file.nodata
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_data_array_goes_to_geotiff_with_its_place(tmp_path, u):
+    xarray = pytest.importorskip("xarray")
+    from rasterio.transform import Affine, from_origin
+
+    place = from_origin(5e5, 6e6, 10.3, 10.7)
+    rows, columns = np.arange(40) + 0.5, np.arange(50) + 0.5
+    crs = rasterio.CRS.from_epsg(32632)
+    said = {"crs_wkt": crs.to_wkt(), "GeoTransform": " ".join(map(str, place.to_gdal()))}
+    full = xarray.DataArray(
+        u.astype("float32"),
+        dims=("y", "x"),
+        coords={
+            "y": place.f + place.e * rows,
+            "x": place.c + place.a * columns,
+            "spatial_ref": ((), 0, said),
+        },
+        attrs={"_FillValue": np.float32(-9999), "scale_factor": 1.0, "add_offset": 0.0}
+        | {"units": "m", "long_name": "height", "AREA_OR_POINT": "Point"},
+    )
+    output = tmp_path / "o.tif"
+
+    def sweep(field, **options):
+        path = syncline.sweep(mean, field, iterations=1, output=output, overwrite=True, **options)
+        return told(path)
+
+    assert sweep(full) == (crs, place, -9999)
+    with rasterio.open(output) as file:
+        assert file.units == ("m",) and file.descriptions == ("height",)
+        assert file.tags()["AREA_OR_POINT"] == "Point"
+    # A part of it, whose coordinates say where it is, though a transform of the whole is told.
+    _, part, _ = sweep(full[3:, 4:])
+    assert part.almost_equals(place * Affine.translation(4, 3), 1e-6)
+    assert sweep(full[:, 4:5])[1].almost_equals(place * Affine.translation(4, 0), 1e-6)
+    _, flipped, _ = sweep(full[::-1])
+    assert flipped.e > 0 and flipped.almost_equals(
+        Affine(place.a, 0, place.c, 0, -place.e, place.f + 40 * place.e), 1e-6
+    )
+    # What is told where there are no coordinates, such as for rows that are no parallels.
+    assert sweep(full.drop_vars(["x", "y"])) == (crs, place, -9999)
+    turned = place * Affine.rotation(30)
+    other = full.drop_vars(["x", "y"])
+    other.spatial_ref.attrs["GeoTransform"] = " ".join(map(str, turned.to_gdal()))
+    assert sweep(other)[1].almost_equals(turned)
+    # NaN stands for what had no data when it was decoded.
+    decoded = full.where(full > 0).drop_attrs()
+    assert sweep(decoded)[2] is None
+    decoded.encoding = {"_FillValue": -9999.0}
+    assert np.isnan(sweep(decoded)[2])
+    assert sweep(decoded, nodata=-1)[2] == -1
+
+    # What cannot be said is told.
+    with pytest.warns(syncline.GeoreferenceWarning, match="transpose it"):
+        assert sweep(full.T)[:2] == (None, Affine.identity())
+    with pytest.warns(syncline.GeoreferenceWarning, match="columns of u has no equal steps"):
+        uneven = full.assign_coords(x=np.arange(50.0) ** 2)
+        assert sweep(uneven)[:2] == (crs, Affine.identity())
+    for text in ("nonsense", None):
+        other = full.copy()
+        other.encoding = {"grid_mapping": "spatial_ref"}
+        other.spatial_ref.attrs = {"crs_wkt": text} if text else {}
+        with pytest.warns(syncline.GeoreferenceWarning, match="CRS"):
+            crs_of, transform, _ = sweep(other)
+        assert crs_of is None and transform.almost_equals(place, 1e-6)
+    with pytest.warns(syncline.GeoreferenceWarning, match="crs, which is not among"):
+        sweep(full.drop_vars("spatial_ref").assign_attrs(grid_mapping="crs"))
+    # Axes that are no place are none.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", syncline.GeoreferenceWarning)
+        series = full.drop_vars("spatial_ref").rename(y="time", x="station")
+        assert sweep(series)[:2] == (None, Affine.identity())
+        assert sweep(full.drop_vars("spatial_ref"))[0] is None
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_place_goes_by_zarr(tmp_path, u):
+    pytest.importorskip("zarr")
+    from rasterio.transform import from_origin
+
+    u = u.copy()
+    u[3, 4] = -9
+    place = {"crs": "EPSG:32633", "transform": from_origin(5, 9, 30, 30)}
+    written(tmp_path / "u.tif", u, nodata=-9, **place).close()
+    store, output = tmp_path / "o.zarr", tmp_path / "o.tif"
+    syncline.sweep(mean, tmp_path / "u.tif", iterations=2, output=store)
+    syncline.sweep(mean, store, iterations=1, output=output)
+    assert told(output) == told(tmp_path / "u.tif")
+    by_path = syncline.sweep(mean, tmp_path / "u.tif", iterations=3)
+    with rasterio.open(output) as file:
+        assert same(file.read(1), by_path) and by_path[3, 4] == -9
+
+
+def test_a_grid_mapping_of_any_name_goes_by_zarr(tmp_path, u):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    crs = rasterio.CRS.from_epsg(4326)
+    coords = {"lat": 50 - np.arange(40) / 4, "lon": np.arange(50) / 4}
+    coords["crs"] = ((), 0, {"crs_wkt": crs.to_wkt()})
+    field = xarray.DataArray(u, coords, ("lat", "lon"), "h")
+    field.encoding = {"grid_mapping": "crs", "dtype": np.dtype("int16"), "chunksizes": (1, 50)}
+    made = syncline.sweep(mean, field, iterations=1, output=tmp_path / "o.zarr")
+    assert made.encoding == {"grid_mapping": "crs"}
+    assert xarray.open_zarr(tmp_path / "o.zarr")["h"].attrs == {"grid_mapping": "crs"}
+    for given in (made, tmp_path / "o.zarr"):
+        syncline.sweep(mean, given, iterations=1, output=tmp_path / "o.tif", overwrite=True)
+        crs_of, transform, _ = told(tmp_path / "o.tif")
+        assert crs_of == crs and tuple(transform)[:6] == (0.25, 0, -0.125, 0, -0.25, 50.125)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_one_file_by_whatever_reads_it(tmp_path, u):
+    holed = u.astype("float32")
+    holed[5:8, 5:9] = -9999
+    path, output = tmp_path / "u.tif", tmp_path / "o.tif"
+    written(path, holed, nodata=-9999, crs="EPSG:32633").close()
+    expected = syncline.sweep(mean, path, iterations=3)
+    (tmp_path / "u.vrt").write_text(
+        "<VRTDataset rasterXSize='50' rasterYSize='40'><SRS>EPSG:32633</SRS>"
+        "<VRTRasterBand dataType='Float32' band='1' blockXSize='50' blockYSize='7'>"
+        "<NoDataValue>-9999</NoDataValue><SimpleSource>"
+        "<SourceFilename relativeToVRT='1'>u.tif</SourceFilename><SourceBand>1</SourceBand>"
+        "</SimpleSource></VRTRasterBand></VRTDataset>"
+    )
+    with rasterio.open(path) as file:
+        masked = file.read(1, masked=True)
+        for given in (file, tmp_path / "u.vrt"):
+            assert same(syncline.sweep(mean, given, iterations=3), expected)
+            syncline.sweep(mean, given, iterations=3, output=output, overwrite=True)
+            assert told(output)[0].to_epsg() == 32633 and told(output)[2] == -9999
+            with rasterio.open(output) as made:
+                assert same(made.read(1), expected) and made.driver == "GTiff"
+    assert same(syncline.sweep(mean, masked, iterations=3).filled(), expected)
+
+
+def test_one_file_by_rioxarray(tmp_path, u):
+    rioxarray = pytest.importorskip("rioxarray")
+    from rasterio.transform import from_origin
+
+    holed = u.astype("float32")
+    holed[5:8, 5:9] = -9999
+    path, output, store = tmp_path / "u.tif", tmp_path / "o.tif", tmp_path / "o.zarr"
+    place = {"crs": "EPSG:32632", "transform": from_origin(5e5, 6e6, 10.3, 10.7)}
+    written(path, holed, nodata=-9999, **place).close()
+    expected = syncline.sweep(mean, path, iterations=3)
+    for options in ({}, {"chunks": 16}):
+        array = rioxarray.open_rasterio(path, **options).squeeze("band", drop=True)
+        made = syncline.sweep(mean, array, iterations=3)
+        assert same(made.values, expected) and made.rio.nodata == -9999
+        syncline.sweep(mean, array, iterations=3, output=output, overwrite=True)
+        assert told(output) == told(path)
+        syncline.sweep(mean, array, iterations=3, output=store, overwrite=True)
+        assert same(syncline.sweep(mean, store, iterations=0).values, expected)
+        syncline.sweep(mean, store, iterations=0, output=output, overwrite=True)
+        assert told(output) == told(path)
+    masked = rioxarray.open_rasterio(path, masked=True).squeeze("band", drop=True)
+    kept = syncline.sweep(mean, masked, iterations=3, nodata=np.nan)
+    assert same(kept.fillna(-9999).values, expected)
+    spread = syncline.sweep(mean, masked, iterations=3)
+    assert np.isnan(spread.values).sum() > 12
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_damaged_files_are_named(tmp_path):
+    path = tmp_path / "u.tif"
+    noise = np.random.default_rng(0).normal(size=(300, 400))
+    written(path, noise, compress="deflate").close()
+    whole = path.read_bytes()
+    for contents in (b"", b"text", whole[:1000], whole[: len(whole) // 2]):
+        path.write_bytes(contents)
+        with pytest.raises(syncline.FileError, match=str(path)):
+            syncline.sweep(mean, path, iterations=1)
+    (tmp_path / "u.vrt").write_text("text")
+    with pytest.raises(syncline.FileError, match="u.vrt"):
+        syncline.sweep(mean, tmp_path / "u.vrt", iterations=1)

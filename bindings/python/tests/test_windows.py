@@ -13,7 +13,7 @@ import pytest
 import syncline
 from conftest import mean, same
 from hypothesis import given
-from syncline._arrays import open_array
+from syncline._arrays import Wanted, open_array
 from syncline._files import Stage
 from syncline._windows import windows
 
@@ -93,7 +93,7 @@ def test_arrays_that_must_be_converted_are_copied_within_the_bound(tmp_path, rng
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.npy", "f.npy", "o.npy"]
     with Stage(None, 1000) as stage:
         line = np.arange(2000.0)[::-1]
-        assert same(np.load(open_array(line, "u", stage).given()), line[None, :])
+        assert same(np.load(open_array(line, Wanted("u"), stage).given()), line[None, :])
 
 
 KINDS = {

@@ -21,12 +21,15 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from ._errors import (
+        ArgumentError,
         ArrayError,
         ConvergenceWarning,
         Error,
         FileError,
+        GeoreferenceWarning,
         KernelError,
         MemoryBoundError,
+        NodataWarning,
         OutputError,
         PoolError,
         SlowKernelWarning,
@@ -49,12 +52,15 @@ __version__ = "0.1.0"
 #: needs little.
 _PLACES = {
     "_errors": (
+        "ArgumentError",
         "ArrayError",
         "ConvergenceWarning",
         "Error",
         "FileError",
+        "GeoreferenceWarning",
         "KernelError",
         "MemoryBoundError",
+        "NodataWarning",
         "OutputError",
         "PoolError",
         "SlowKernelWarning",

@@ -7,12 +7,15 @@ that class as well: ``except ValueError`` and ``except OSError`` do what a reade
 import pickle
 
 __all__ = [
+    "ArgumentError",
     "ArrayError",
     "ConvergenceWarning",
     "Error",
     "FileError",
+    "GeoreferenceWarning",
     "KernelError",
     "MemoryBoundError",
+    "NodataWarning",
     "OutputError",
     "PoolError",
     "SlowKernelWarning",
@@ -24,6 +27,10 @@ __all__ = [
 
 class Error(Exception):
     """The base of all exceptions of this package."""
+
+
+class ArgumentError(Error, TypeError, ValueError):
+    """An argument is of a wrong type, or out of its range; the message names it."""
 
 
 class KernelError(Error, ValueError):
@@ -60,6 +67,14 @@ class TaskTimeoutError(PoolError, TimeoutError):
 
 class TaskPicklingError(PoolError, pickle.PicklingError):
     """A function, an argument or a result cannot be pickled."""
+
+
+class GeoreferenceWarning(UserWarning):
+    """A GeoTIFF has no CRS or no transform, as the field of its numbers does not tell it."""
+
+
+class NodataWarning(UserWarning):
+    """What an input says means no data is not what the sweep takes for it."""
 
 
 class SlowKernelWarning(UserWarning):

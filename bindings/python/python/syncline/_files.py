@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from ._errors import FileError
+from ._errors import ArgumentError, FileError
 from ._sizes import allowed, told_size
 from ._windows import bounded_cache, check_chunks, window_bytes, windows
 
@@ -188,6 +188,17 @@ def _remove_left(home):
                     shutil.rmtree(os.path.join(home, name), ignore_errors=True)
 
 
+def path_of(name, value):
+    """Return a path that a user has given, as text."""
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}, but must be a path") from None
+    if "\0" in path:
+        raise ArgumentError(f"{name} is {path!r}, which no path can be")
+    return path
+
+
 def folder_of(path):
     """Return the folder of a path."""
     return os.path.dirname(os.path.abspath(path))
@@ -198,6 +209,8 @@ def told(action, path):
     """Turn an error of the system into one of the package."""
     try:
         yield
+    except FileError:
+        raise  # it is told already
     except OSError as error:
         raise FileError(f"cannot {action} {path}: {error}") from error
 

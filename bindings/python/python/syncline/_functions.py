@@ -5,7 +5,8 @@ import inspect
 import os
 import re
 
-from ._errors import KernelError
+from ._errors import ArgumentError, KernelError
+from ._sizes import whole
 from ._values import Value
 
 #: The type of a compiled function in C.
@@ -22,7 +23,7 @@ class Function:
     """
 
     def __init__(self):
-        raise TypeError("functions are made by syncline.function")
+        raise ArgumentError("functions are made by syncline.function")
 
     def __call__(self, *values):
         """Return the value of the function at a point, in a kernel that is traced."""
@@ -92,7 +93,7 @@ def function(code, arguments=None, *, name=None, context=0, unchecked=False):
     True
     """
     given = name or _name_of(code)
-    if not given.isidentifier():
+    if not isinstance(given, str) or not given.isidentifier():
         raise KernelError(f"{given!r} is no name of a function: give one by name=")
     for make in (_numba_cfunc, _numba_jit, _ctypes, _cffi, _capsule):
         found = make(code, arguments, context, unchecked, given)
@@ -111,7 +112,7 @@ def function(code, arguments=None, *, name=None, context=0, unchecked=False):
 def _checked(name, arguments, code, keep):
     if arguments is None:
         raise KernelError(f"give the number of arguments of {name}: arguments=")
-    if not 1 <= arguments <= _MOST:
+    if not 1 <= whole("arguments", -(1 << 31), arguments) <= _MOST:
         raise KernelError(f"{name} has {arguments} arguments: a function has 1 to {_MOST}")
     return made(name, arguments, code, keep)
 

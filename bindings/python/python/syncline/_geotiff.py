@@ -2,9 +2,13 @@
 
 import contextlib
 import os
+import warnings
 
-from ._errors import ArrayError, FileError
+import numpy as np
+
+from ._errors import ArrayError, FileError, GeoreferenceWarning
 from ._files import package
+from ._meaning import warn
 from ._windows import bounded_cache, windows
 
 #: Compressions that change numbers.
@@ -33,7 +37,7 @@ class GeoTiff:
                 f"{path} has a mask beside its numbers: points without data need a number of "
                 "their own, its nodata"
             )
-        self._file, self.profile = file, dict(file.profile)
+        self._file, self._path, self.profile = file, path, dict(file.profile)
         #: What is decoded as a whole.
         self.blocks = file.block_shapes[0]
         self.shape, self.dtype, self.nodata = file.shape, file.dtypes[0], file.nodata
@@ -46,13 +50,32 @@ class GeoTiff:
             self.colours = file.colormap(1)
         except ValueError:
             self.colours = None
+        if self.profile["driver"] != "GTiff":
+            # Blocks and options are those of another format.
+            self.profile = {key: self.profile[key] for key in ("crs", "transform")}
         if str(self.profile.get("compress")).lower() in _LOSSY:
             self.profile["compress"] = "deflate"
             self.profile.pop("photometric", None)
 
+    @property
+    def attributes(self):
+        """What the file says, in the words of netCDF and of rioxarray."""
+        crs, transform = self.profile["crs"], self.profile["transform"]
+        said = {
+            "_FillValue": self.nodata,
+            "units": self.units[0],
+            "long_name": self.descriptions[0],
+            "crs": crs.to_wkt() if crs else None,
+            "transform": None if transform.is_identity else list(transform)[:6],
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
     def read(self, window):
-        """Return a window, while the file is open."""
-        return self._file.read(1, window=window)
+        """Return a window."""
+        if not self._file.closed:
+            return self._file.read(1, window=window)
+        with opened(self._path) as file:
+            return file.read(1, window=window)
 
 
 @contextlib.contextmanager
@@ -61,7 +84,7 @@ def opened(path):
     rasterio = package("rasterio", path)
     try:
         with rasterio.open(path) as file:
-            yield GeoTiff(file, path)
+            yield file
     except rasterio.errors.RasterioError as error:
         raise FileError(f"cannot read {path}: {error}") from error
 
@@ -75,20 +98,26 @@ def check(path, field):
 
 def write(path, result, field, most):
     """Write a result by windows of `most` bytes."""
-    with bounded_cache(most), _created(path, field) as file:
-        for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
-            file.write(result[window], 1, window=window)
+    with warnings.catch_warnings():
+        # The user has been told.
+        warnings.simplefilter("ignore", GeoreferenceWarning)
+        with bounded_cache(most), _created(path, field) as file:
+            for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
+                file.write(result[window], 1, window=window)
 
 
 @contextlib.contextmanager
 def _created(path, field, **options):
-    """Make a file for a field; of a GeoTIFF with all that the file said."""
+    """Make a file for a field, with all that its own file said, or with its place."""
     import rasterio
 
     origin = field.origin if isinstance(field.origin, GeoTiff) else None
     height, width = field.shape
-    profile = dict(origin.profile) if origin else {}
-    profile |= {"driver": "GTiff", "dtype": field.dtype, "count": 1, "nodata": field.nodata}
+    profile = dict(origin.profile) if origin else place_of(field)
+    nodata = field.nodata
+    if nodata is None and field.is_decoded and np.dtype(field.dtype).kind == "f":
+        nodata = np.nan
+    profile |= {"driver": "GTiff", "dtype": field.dtype, "count": 1, "nodata": nodata}
     profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER", **options}
     with rasterio.open(path, "w", **profile) as file:
         if origin:
@@ -101,6 +130,8 @@ def _created(path, field, **options):
                 file.rpcs = origin.rpcs
             if origin.colours is not None and field.dtype in ("uint8", "uint16"):
                 file.write_colormap(1, origin.colours)
+        else:
+            _describe(file, field.attributes)
         yield file
 
 
@@ -131,3 +162,127 @@ def check_place(field, other):
 def _control(origin):
     points, crs = origin.points
     return crs, [(at.row, at.col, at.x, at.y, at.z) for at in points]
+
+
+#: The names of coordinates along columns, and along rows.
+_ACROSS = ("x", "lon", "longitude", "easting", "projection_x_coordinate", "X")
+_DOWN = ("y", "lat", "latitude", "northing", "projection_y_coordinate", "Y")
+
+#: How far a coordinate may be from equal steps, in steps.
+_UNEVEN = 0.01
+
+
+def place_of(field):
+    """Return the CRS and the transform of a field of xarray or zarr, as far as it tells them.
+
+    What it tells and a GeoTIFF cannot hold is warned of.
+    """
+    array = field.origin
+    if array is None:
+        return {}
+    attributes, coordinates = dict(getattr(array, "attrs", {})), getattr(array, "coords", {})
+    mapping, crs = _mapping(field.name, array, attributes, coordinates)
+    transform = _six(mapping.get("GeoTransform"), is_gdal=True) or _six(attributes.get("transform"))
+    # xarray makes up coordinates that are not there.
+    dims = getattr(array, "dims", ())
+    there = dict(coordinates.items())
+    axes = [there.get(dim) for dim in dims]
+    if any(_is(axis, names) for axis, names in zip(axes, (_ACROSS, _DOWN))):
+        warn(
+            f"{field.name} has the axes {array.dims[0]} and {array.dims[1]}, of which a GeoTIFF "
+            "has the second one first: its output has no CRS and no transform; transpose it",
+            GeoreferenceWarning,
+        )
+        return {}
+    if all(_is(axis, names) for axis, names in zip(axes, (_DOWN, _ACROSS))) or crs is not None:
+        transform = _checked(field.name, axes, transform)
+    return {key: one for key, one in (("crs", crs), ("transform", transform)) if one is not None}
+
+
+def _mapping(name, array, attributes, coordinates):
+    """Return the attributes of a grid mapping, and the CRS that they tell."""
+    import rasterio
+
+    encoding = getattr(array, "encoding", None) or {}
+    said = encoding.get("grid_mapping", attributes.get("grid_mapping"))
+    word = str(said or "spatial_ref").split()[0].rstrip(":")
+    mapping = dict(coordinates[word].attrs) if word in coordinates else {}
+    text = mapping.get("crs_wkt") or mapping.get("spatial_ref") or attributes.get("crs")
+    try:
+        if text is None and "grid_mapping_name" in mapping:
+            import pyproj
+
+            text = pyproj.CRS.from_cf(mapping).to_wkt()
+        if text is not None:
+            return mapping, rasterio.crs.CRS.from_user_input(text)
+    except Exception as error:  # of packages for maps
+        warn(
+            f"the CRS of {name} is not told by {word}, so its output has none: {error}",
+            GeoreferenceWarning,
+        )
+    else:
+        if said is not None:
+            warn(
+                f"{name} has the grid mapping {word}, which is not among its coordinates or tells "
+                "no CRS, so its output has none: open it with decode_coords='all'",
+                GeoreferenceWarning,
+            )
+    return mapping, None
+
+
+def _six(said, is_gdal=False):
+    """Return a transform of six numbers, in the order of GDAL or of rasterio."""
+    from rasterio.transform import Affine
+
+    try:
+        numbers = [float(one) for one in (said.split() if isinstance(said, str) else said)][:6]
+        made = Affine.from_gdal(*numbers) if is_gdal else Affine(*numbers)
+    except (TypeError, ValueError):
+        return None
+    return None if made.is_identity else made
+
+
+def _is(axis, names):
+    """Return whether a coordinate has one of these names."""
+    if axis is None or axis.ndim != 1:
+        return False
+    said = (axis.name, axis.attrs.get("standard_name"), axis.attrs.get("axis"))
+    return any(one in names for one in said)
+
+
+def _checked(name, axes, transform):
+    """Return the transform that the coordinates have; the one that is told if they are the same."""
+    from rasterio.transform import Affine
+
+    if len(axes) != 2 or any(axis is None or axis.dtype.kind not in "fiu" for axis in axes):
+        return transform
+    down, across = (np.asarray(axis, float) for axis in axes)
+    if transform is not None and transform.b == transform.d == 0:
+        rows, columns = np.arange(len(down)) + 0.5, np.arange(len(across)) + 0.5
+        is_down = abs(transform.f + transform.e * rows - down) <= _UNEVEN * abs(transform.e)
+        is_across = abs(transform.c + transform.a * columns - across) <= _UNEVEN * abs(transform.a)
+        if is_down.all() and is_across.all():
+            return transform
+    steps, told = [], (transform.e, transform.a) if transform is not None else (0, 0)
+    for dim, values, alone in zip(("rows", "columns"), (down, across), told):
+        step = (values[-1] - values[0]) / (len(values) - 1) if len(values) > 1 else alone
+        even = values[0] + step * np.arange(len(values))
+        if not step or not (abs(values - even) <= _UNEVEN * abs(step)).all():
+            warn(
+                f"the coordinate of the {dim} of {name} has no equal steps, so the output has no "
+                "transform",
+                GeoreferenceWarning,
+            )
+            return None
+        steps.append(float(step))
+    dy, dx = steps
+    return Affine(dx, 0, float(across[0]) - dx / 2, 0, dy, float(down[0]) - dy / 2)
+
+
+def _describe(file, attributes):
+    """Write the attributes for which a band has a place of its own."""
+    for key, place in (("units", "units"), ("long_name", "descriptions")):
+        if isinstance(attributes.get(key), str):
+            setattr(file, place, (attributes[key],))
+    if file.crs and "AREA_OR_POINT" in attributes:
+        file.update_tags(AREA_OR_POINT=str(attributes["AREA_OR_POINT"]))

@@ -5,9 +5,10 @@ import os
 import warnings
 
 from . import _syncline
-from ._errors import KernelError, SlowKernelWarning
+from ._errors import ArgumentError, KernelError, SlowKernelWarning
 from ._functions import Function, identity
 from ._plain import plain
+from ._sizes import element_type
 from ._text import written_name
 from ._trace import parameters, trace
 from ._values import DTYPES, Untraceable
@@ -84,13 +85,12 @@ class Kernel:
         \"\"\"
         <BLANKLINE>
         """
-        import numpy as np
 
-        if dimensions not in _AXES:
+        if not isinstance(dimensions, int) or dimensions not in _AXES:
             raise KernelError(f"dimensions is {dimensions!r}, but must be 1, 2 or 3")
         count = len(self.parameters)
-        given = [dtype] * count if isinstance(dtype, (str, type, np.dtype)) else list(dtype)
-        dtypes = [np.dtype(one).name for one in given]
+        given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
+        dtypes = [element_type("dtype", one).name for one in given]
         for one in dtypes:
             if one not in DTYPES:
                 raise KernelError(f"the type {one} is none of {', '.join(DTYPES)}")
@@ -161,7 +161,7 @@ def options(names, dimensions, boundary, nodata, directions):
     if directions is not None:
         given = [directions] if isinstance(directions, str) else directions
         if not isinstance(given, (list, tuple)):
-            raise TypeError(f"directions is {directions!r}, but must be names of directions")
+            raise ArgumentError(f"directions is {directions!r}, but must be names of directions")
         lines.append("directions = [" + ", ".join(f'"{one}"' for one in given) + "]")
     if nodata is not None:
         given = nodata if isinstance(nodata, dict) else {names[0]: nodata}
@@ -174,14 +174,14 @@ def options(names, dimensions, boundary, nodata, directions):
     return lines, tables
 
 
-def _number(value):
+def _number(value, of="nodata"):
     try:
         whole = operator.index(value)
     except TypeError:
         try:
             return repr(float(value))
         except (TypeError, ValueError):
-            raise KernelError(f"{value!r} is no number") from None
+            raise KernelError(f"{of} is {value!r}, which is no number") from None
     if abs(whole) > 1 << 53:
         raise KernelError(f"{whole} is beyond 2**53, which a description cannot hold")
     return repr(whole)
@@ -195,7 +195,7 @@ def _edge(value):
                 f"there is no boundary {value!r}: it is a number, or one of {', '.join(BOUNDARIES)}"
             )
         return f'"{known}"'
-    return _number(value)
+    return _number(value, "boundary")
 
 
 def _edges(dimensions, boundary):

@@ -5,8 +5,10 @@ array of zarr, or a store of xarray with the coordinates and attributes of the f
 name only when it is complete.
 """
 
+import contextlib
 import errno
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -15,9 +17,10 @@ import warnings
 import numpy as np
 
 from . import _geotiff, _syncline
-from ._arrays import is_data_array
-from ._errors import FileError, MemoryBoundError, OutputError
+from ._arrays import dimensions_of, is_data_array
+from ._errors import ArgumentError, FileError, MemoryBoundError, OutputError
 from ._files import folder_of, package, told
+from ._meaning import NODATA, in_zarr
 from ._sizes import whole
 from ._windows import check_chunks, windows
 
@@ -31,14 +34,13 @@ def _name_in_store(array):
     return _UNNAMED if is_taken else str(array.name)
 
 
-def _check_in_store(array, dtype):
+def _check_in_store(array, attributes, dtype):
     """Refuse a name or attributes with which xarray would read something else."""
     import xarray
 
     name = _name_in_store(array)
     if not name or "/" in name or (name.startswith((".", "__")) and name != _UNNAMED):
         raise ValueError(f"{name!r} is no name of a variable in zarr")
-    attributes = {key: _in_json(value) for key, value in array.attrs.items()}
     given = xarray.Dataset({name: ("point", np.zeros(1, dtype), attributes)})
     read = xarray.decode_cf(given)
     variable = read.get(name)
@@ -80,6 +82,18 @@ def _in_json(value):
     return value
 
 
+def _of_array(attributes):
+    """Return the attributes that an array of zarr can have, which are all that JSON has."""
+    kept = {}
+    for key, value in attributes.items():
+        with contextlib.suppress(TypeError, ValueError):
+            value = _in_json(value)
+            # JSON has no word for these; zarr writes such.
+            is_real = isinstance(value, float) and not math.isfinite(value)
+            kept[key] = json.dumps(value) if is_real else value
+    return kept
+
+
 def _is_foreign(folder):
     """Return whether a folder holds something that is not of zarr."""
     with told("read", folder):
@@ -109,7 +123,7 @@ class Output:
             if self.suffix != ".zarr":
                 raise OutputError("chunks= is for an output in .zarr")
             if not isinstance(chunks, (list, tuple)):
-                raise TypeError(f"chunks is {chunks!r}, but must be the sizes along all axes")
+                raise ArgumentError(f"chunks is {chunks!r}, but must be the sizes along all axes")
             self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
         self._is_folder = self.suffix == ".zarr"
         #: The path that gets the result: not a link, but what it leads to.
@@ -199,7 +213,7 @@ class Output:
         options = {"chunks": None, "consolidated": False, "decode_cf": False}
         store = xarray.open_zarr(self.target, **options)
         # The values are those of the store, and all else is what the user gave.
-        return field.origin.copy(data=store[_name_in_store(field.origin)])
+        return field.wrap(store[_name_in_store(field.origin)])
 
     def _has_store(self, field):
         """Return whether the output is a store of xarray, with the coordinates of the field."""
@@ -244,21 +258,34 @@ class Output:
         check_chunks(self.path, field.shape, size, chunks, self._stage.memory)
         facts = {"shape": field.shape, "dtype": field.dtype, "chunks": tuple(chunks)}
         if self._has_store(field):
-            _check_in_store(origin, field.dtype)
+            attributes = {
+                key: _in_json(value)
+                for key, value in field.attributes.items()
+                if key not in NODATA[:2]
+            }
+            _check_in_store(origin, attributes, field.dtype)
+            mapping = origin.encoding.get("grid_mapping")
+            if mapping in origin.coords:
+                attributes["grid_mapping"] = mapping
+            if field.nodata is not None:
+                attributes["_FillValue"] = in_zarr(field.nodata, field.dtype)
             _write_coordinates(origin, self._part)
             # The coordinates are there: the variable joins them.
             group = zarr.open_group(self._part, mode="r+")
             facts["dimension_names"] = [str(dim) for dim in origin.dims]
             self._array = group.create_array(_name_in_store(origin), **facts)
-            self._array.attrs.update({key: _in_json(x) for key, x in origin.attrs.items()})
+            self._array.attrs.update(attributes)
             with warnings.catch_warnings():
                 # That other readers may not know this, which xarray looks for.
                 warnings.simplefilter("ignore")
                 zarr.consolidate_metadata(self._part)
         else:
-            self._array = zarr.open_array(self._part, mode="w", **facts)
+            attributes = _of_array(field.attributes)
             if type(origin).__module__.startswith("zarr"):
-                self._array.attrs.update(dict(origin.attrs))
+                facts["dimension_names"] = dimensions_of(origin)
+                attributes.pop("_ARRAY_DIMENSIONS", None)
+            self._array = zarr.open_array(self._part, mode="w", **facts)
+            self._array.attrs.update(attributes)
 
     def _fill_zarr(self, result):
         chunks = self._array.shards or self._array.chunks

@@ -14,7 +14,7 @@ import types
 import weakref
 
 from . import _syncline, _worker
-from ._errors import PoolError, TaskPicklingError
+from ._errors import ArgumentError, PoolError, TaskPicklingError
 from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, flush
 from ._sizes import seconds, size, told_size, whole
 from ._tasks import Map, One, attempt
@@ -105,7 +105,7 @@ class Pool(futures.Executor):
                 'below `if __name__ == "__main__":`'
             )
         if initializer is not None and not callable(initializer):
-            raise TypeError("initializer must be callable")
+            raise ArgumentError("initializer must be callable")
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
         self._workers = whole("max_workers", 1, max_workers)
@@ -114,7 +114,7 @@ class Pool(futures.Executor):
         self._timeout = timeout = None if timeout is None else seconds("timeout", timeout)
         worker_memory = 0 if worker_memory is None else size(worker_memory)
         if 0 < worker_memory < _LEAST_MEMORY:
-            raise ValueError(
+            raise ArgumentError(
                 f"worker_memory is {told_size(worker_memory)}, less than an interpreter needs"
             )
         self._tokens, self._tasks = itertools.count(1), {}
@@ -426,9 +426,9 @@ def _real(name, value):
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}, but must be a number") from None
+        raise ArgumentError(f"{name} is {value!r}, but must be a number") from None
     if number != number:
-        raise ValueError(f"{name} is {value!r}, but must be a number")
+        raise ArgumentError(f"{name} is {value!r}, but must be a number")
     return number
 
 

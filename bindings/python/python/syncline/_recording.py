@@ -8,6 +8,7 @@ import weakref
 
 from . import _syncline
 from ._errors import Error, OutputError
+from ._files import path_of
 
 
 class trace:
@@ -51,7 +52,10 @@ class trace:
     """
 
     def __init__(self, path=None):
-        self._given, self.path = path, None if path is None else os.path.abspath(os.fsdecode(path))
+        self._given, self.path = (
+            path,
+            None if path is None else os.path.abspath(path_of("path", path)),
+        )
         self.events = self.lost = None
         self._records = False
 
@@ -115,7 +119,7 @@ def report(trace, other=None):
 
 def _path(recorded):
     if not isinstance(recorded, trace):
-        return os.fsdecode(recorded)
+        return path_of("trace", recorded)
     if recorded.path is None:
         raise Error("nothing is recorded yet: use the trace in a with statement")
     if recorded._records:
@@ -169,7 +173,7 @@ class TraceReport:
         FileError
             If the file cannot be written.
         """
-        path = os.fsdecode(path)
+        path = path_of("path", path)
         if not overwrite and os.path.exists(path) and not _syncline.is_report_page(path):
             raise OutputError(f"{path} exists, and is no page of a report: overwrite=True replaces")
         self._reported.save(path)

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _worker
 from ._errors import ArrayError
-from ._sizes import whole
+from ._sizes import element_type, whole
 
 #: The mappings of this process, by the process and the number of the file.
 _mapped: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -102,7 +102,7 @@ def empty(shape, dtype=float):
     >>> float(grid.sum())
     3.0
     """
-    dtype = np.dtype(dtype)
+    dtype = element_type("dtype", dtype)
     if dtype.hasobject:
         raise ArrayError(f"elements of type {dtype} cannot be in shared memory")
     shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)

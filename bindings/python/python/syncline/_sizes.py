@@ -1,9 +1,10 @@
-"""Numbers that users give: sizes of memory, read and told, and whole numbers."""
+"""Numbers that users give: sizes of memory, read and told, whole numbers, and their types."""
 
 import operator
 import re
 
 from . import _syncline
+from ._errors import ArgumentError
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -19,12 +20,26 @@ def size(memory):
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", memory, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"{memory!r} is no size: write bytes, or a number with K, M, G or T")
-        memory = float(match[1]) * (1 << _UNITS[match[2].upper()])
-    memory = int(memory)
+            raise _no_size(memory)
+        try:
+            memory = float(match[1]) * (1 << _UNITS[match[2].upper()])
+        except ValueError:
+            raise _no_size(memory) from None
+    try:
+        memory = min(int(memory), _MOST)
+    except OverflowError:
+        memory = _MOST if memory > 0 else -1
+    except (TypeError, ValueError):
+        raise _no_size(memory) from None
     if memory <= 0:
-        raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
-    return min(memory, _MOST)
+        raise ArgumentError(f"the memory is {memory} bytes, but must be more than 0")
+    return memory
+
+
+def _no_size(memory):
+    return ArgumentError(
+        f"the memory {memory!r} is no size: write bytes, or a number with K, M, G or T"
+    )
 
 
 def allowed(memory):
@@ -48,10 +63,20 @@ def seconds(name, value):
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}, but must be a number of seconds") from None
+        raise ArgumentError(f"{name} is {value!r}, but must be a number of seconds") from None
     if not number > 0:
-        raise ValueError(f"{name} is {number}, but must be more than 0")
+        raise ArgumentError(f"{name} is {number}, but must be more than 0")
     return number if number < 1e9 else None
+
+
+def element_type(name, value):
+    """Return a type of numpy that a user has given."""
+    import numpy as np
+
+    try:
+        return np.dtype(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} is {value!r}, but must be a type of numpy: {error}") from None
 
 
 def whole(name, least, value, most=(1 << 63) - 1):
@@ -59,9 +84,9 @@ def whole(name, least, value, most=(1 << 63) - 1):
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
+        raise ArgumentError(f"{name} is {value!r}, but must be a whole number") from None
     if number < least:
-        raise ValueError(f"{name} is {number}, but must be at least {least}")
+        raise ArgumentError(f"{name} is {number}, but must be at least {least}")
     if number > most:
-        raise ValueError(f"{name} is {number}, but must be at most {most}")
+        raise ArgumentError(f"{name} is {number}, but must be at most {most}")
     return number

@@ -1,24 +1,34 @@
 """Sweeps: the same update of every point of an array, many times, inside a memory bound."""
 
 import atexit
+import operator
 import os
 import sys
 import time
+import tomllib
 import warnings
 from collections.abc import Mapping
 
 import numpy as np
 
 from . import _syncline
-from ._arrays import aligned, is_data_array, open_array
-from ._errors import ArrayError, ConvergenceWarning, Error, MemoryBoundError, OutputError
-from ._files import Stage, remove
+from ._arrays import Wanted, aligned, is_data_array, open_array
+from ._errors import (
+    ArgumentError,
+    ArrayError,
+    ConvergenceWarning,
+    Error,
+    KernelError,
+    MemoryBoundError,
+    OutputError,
+)
+from ._files import Stage, path_of, remove
 from ._geotiff import check_place
 from ._kernel import names_of, prepare
 from ._output import Output
 from ._progress import Bar
 from ._report import Plan, Report
-from ._sizes import told_size, whole
+from ._sizes import element_type, told_size, whole
 
 # A thread that sweeps when the interpreter ends is waited for.
 atexit.register(_syncline.end)
@@ -60,11 +70,20 @@ class _Job:
                 (of, aligned(one, of, first, name) if is_data_array(one) else one)
                 for of, one in self.fields
             ]
-        dtype = options["dtype"]
+        dtype, nodata = options["dtype"], _nodata(options["nodata"], names)
+        dtype = None if dtype is None else element_type("dtype", dtype)
+        is_text = isinstance(kernel, (str, os.PathLike))
+        if is_text and not nodata:
+            nodata = _nodata_of_text(kernel)
         self.outputs = self._outputs(stage, options)
         count = len(self.fields)
         self.arrays = [
-            open_array(array, name, stage, dtype if n < count else None, n < count)
+            open_array(
+                array,
+                Wanted(name, dtype if n < count else None, nodata.get(name), is_text),
+                stage,
+                n < count,
+            )
             for n, (name, array) in enumerate(self.fields + extra)
         ]
         first = self.arrays[0]
@@ -74,15 +93,12 @@ class _Job:
                 raise ArrayError(
                     f"{array.name} has the shape {array.shape}, but {first.name} has {first.shape}"
                 )
-        nodata = options["nodata"]
-        if nodata is None and not isinstance(kernel, (str, os.PathLike)):
+        if is_text:
+            nodata = options["nodata"]
+        else:
+            # What the user says, and for the other arrays what they say themselves.
             told = zip(names, self.arrays)
             nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
-        elif nodata is not None:
-            # What an output in GeoTIFF says.
-            for name, one in zip(names, self.arrays):
-                given = nodata if isinstance(nodata, Mapping) else {names[0]: nodata}
-                one.nodata = given.get(name)
         self.ready = prepare(
             kernel,
             [array.dtype for array in self.arrays],
@@ -118,10 +134,11 @@ class _Job:
         if len(given) == 1 and given[0] not in names[1:]:
             return
         if sorted(given) != sorted(wanted):
+            one = f"; give one as dataset[{given[0]!r}]" if self.is_dataset else ""
             raise ArrayError(
                 f"the kernel takes {', '.join(names)}, the fields first, but the fields "
                 f"{', '.join(given)} are given: a dict has them by these names, a tuple in this "
-                "order"
+                f"order{one}"
             )
         rewrap, self.order = self.rewrap, [given.index(name) for name in wanted]
         self.fields = [self.fields[at] for at in self.order]
@@ -132,6 +149,8 @@ class _Job:
         if output is None:
             if options["resume"] or options["overwrite"]:
                 raise OutputError("resume and overwrite are for an output on file: say output=")
+            if options["chunks"] is not None:
+                raise OutputError("chunks= is for an output in .zarr")
             return []
         names = [name for name, _ in self.fields]
         if isinstance(output, Mapping):
@@ -141,10 +160,12 @@ class _Job:
                 raise OutputError(f"the outputs do not name the field {missing[0]}")
             output = [output[name] for name in names]
         else:
-            output = [output] if isinstance(output, (str, bytes, os.PathLike)) else list(output)
+            is_one = not isinstance(output, (list, tuple))
+            output = [output] if is_one else list(output)
             if len(output) != len(names):
                 raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
             output = [output[at] for at in self.order]
+        output = [path_of("output", path) for path in output]
         made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
         places = [os.path.realpath(one.target) for one in made]
         for place in places:
@@ -188,9 +209,7 @@ class _Job:
                 f"the result takes {told_size(results)}, and the memory allowed is "
                 f"{told_size(memory)}: give output=, a file for the result"
             )
-        until = options["until"]
-        if until is not None and not (until := float(until)) >= 0:
-            raise ValueError(f"until is {until}, but must be a number of at least 0")
+        until = _until(options["until"])
         threads = _whole_or_none("threads", 1, options["threads"])
         if threads is None and self.ready.interpreted and _HAS_LOCK:
             threads = 1
@@ -241,6 +260,60 @@ class _Job:
                 for buffer, field in zip(buffers, fields)
             ]
         return self.rewrap(made)
+
+
+def _until(until):
+    if until is None:
+        return None
+    try:
+        number = float(until)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not number >= 0:
+        raise ArgumentError(f"until is {until!r}, but must be a number of at least 0")
+    return number
+
+
+def _nodata(nodata, names):
+    """Return the numbers that the user says mean no data, by the names of the arrays."""
+    if nodata is None:
+        return {}
+    given = dict(nodata) if isinstance(nodata, Mapping) else {names[0]: nodata}
+    for name, value in given.items():
+        if name not in names:
+            raise KernelError(f"nodata names {name!r}, but the arrays are {', '.join(names)}")
+        try:
+            given[name] = _number(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ArgumentError(f"nodata is {value!r} for {name}, but must be a number") from None
+    return given
+
+
+def _number(value):
+    """Return a number of the user as one of Python, whole or real."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError("text is no number")
+    real = float(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        return real
+
+
+def _nodata_of_text(kernel):
+    """Return the numbers that a description says mean no data."""
+    text = os.fsdecode(kernel)
+    if "\n" not in text:
+        with open(text, encoding="utf-8") as file:
+            text = file.read()
+    try:
+        table = tomllib.loads(text).get("nodata", {})
+    except tomllib.TOMLDecodeError:
+        return {}
+    return {
+        name: value["value"] if isinstance(value, Mapping) else value
+        for name, value in table.items()
+    }
 
 
 def _whole_or_none(name, least, value):
@@ -321,9 +394,11 @@ def sweep(
         by point, with a `SlowKernelWarning`; its own source must name the neighbours that it reads.
     field : array, tuple or dict of arrays
         What is updated: a numpy array, a `numpy.memmap`, a path (``.npy``, ``.zarr``, ``.tif``),
-        an ``xarray.DataArray``, or an array of dask or zarr; of one, two or three dimensions. It is
-        not changed. A kernel of several fields takes a tuple in the order of its parameters, or a
-        dict or an ``xarray.Dataset`` with their names.
+        an ``xarray.DataArray``, an array of dask or zarr, a variable of h5py or netCDF4, or a
+        dataset of rasterio; of one, two or three dimensions. It is not changed. A variable in a
+        ``.zarr`` of xarray has the path of the store, or that of the store and its name. A kernel
+        of several fields takes a tuple in the order of its parameters, or a dict or an
+        ``xarray.Dataset`` with their names.
     coefficients : array, sequence or dict of arrays
         The other arrays of the kernel, of the shape of the field, in the order of its parameters
         or by their names. A ``DataArray`` has the dimensions of the field, in any order, and its
@@ -339,9 +414,10 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes. Several
-        fields have a list, in the order in which they are given, or a dict by name; only outputs in
-        ``.npy``, in one folder, can be resumed then.
+        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes, and to a
+        ``.tif`` with its CRS and transform, as far as it tells them. Several fields have a list, in
+        the order in which they are given, or a dict by name; only outputs in ``.npy``, in one
+        folder, can be resumed then.
     overwrite : bool
         Replace an existing output, and what an interrupted run has left.
     resume : bool
@@ -355,10 +431,11 @@ def sweep(
         ``"periodic"``. A point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever
         is beyond the other axes.
     nodata : number or dict, optional
-        The value of the field, or of each array, that means no data [default: what a GeoTIFF says,
-        unless the kernel is a text, which says it itself].
-        Such points stay, and their neighbours see their own value in place of it. A point that
-        becomes this number has no data from then on.
+        The value of the field, or of each array, that means no data [default: what the arrays say,
+        as their attributes ``_FillValue`` or ``missing_value``, the nodata of a GeoTIFF, or the
+        fill value of a mask; unless the kernel is a text, which says it itself]. Such points stay,
+        and their neighbours see their own value in place of it. A point that becomes this number
+        has no data from then on. Masked points get this number, and are refused without one.
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
@@ -382,16 +459,16 @@ def sweep(
     array, tuple, dict or Dataset
         The result, of the kind of the field. A path gives a numpy array, and with ``output`` a
         read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``. A
-        ``DataArray`` comes back with its coordinates and attributes, and is read from a ``.npy`` or
-        ``.zarr`` output when it is used; into a ``.tif``, which has the numbers alone, it gives the
-        path, and a ``Dataset`` gives a dict of paths.
+        ``DataArray``, also one in a store of xarray that is given by its path, comes back with its
+        coordinates and those attributes that are true of the result, and is read from a ``.npy`` or
+        ``.zarr`` output when it is used; into a ``.tif`` it gives the path, and a ``Dataset`` gives
+        a dict of paths. A masked array gives a masked array, but a plain one on file.
 
     Raises
     ------
-    KernelError, ArrayError, MemoryBoundError, FileError, OutputError
+    ArgumentError, KernelError, ArrayError, MemoryBoundError, FileError, OutputError
         All of them are `syncline.Error`. Nothing has been run then, except if a file fails.
-    TypeError, ValueError
-        If an option is of a wrong type, or out of its range.
+        Points without data that no number tells, and packed numbers, are an `ArrayError`.
     KeyboardInterrupt
         On Ctrl-C, within a fraction of a second; nothing is left. With ``resume=True``, passes that
         are complete stay beside the output, in a folder with its name and ``.syncline``. They also
@@ -403,6 +480,10 @@ def sweep(
         If ``until`` was not reached.
     SlowKernelWarning
         If the interpreter calls the kernel.
+    NodataWarning
+        If an array says that a number means no data, and the sweep takes it for a value.
+    GeoreferenceWarning
+        If a GeoTIFF lacks what the field tells of its place, as that is not understood.
 
     Notes
     -----
@@ -436,7 +517,7 @@ def sweep(
         "depth": depth,
     }
     if progress not in (None, True, False) and not callable(progress):
-        raise TypeError(f"progress is {progress!r}, but must be a bool or a function")
+        raise ArgumentError(f"progress is {progress!r}, but must be a bool or a function")
     bar = Bar() if progress is True else None
     last, watch = [1, 1], None
     if bar is not None or callable(progress):
@@ -512,7 +593,7 @@ def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None
     known = dict.fromkeys(names) | {"exact_stop": False, "overwrite": False, "resume": False}
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
+        raise ArgumentError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
     given = {"iterations": iterations, "memory": memory, "output": output}
     with Stage(_first_path(output), memory) as stage:
         job = _Job(stage, kernel, field, coefficients, known | options | given)
@@ -528,4 +609,4 @@ def _first_path(output):
         output = list(output.values())
     if isinstance(output, (list, tuple)):
         output = output[0] if output else None
-    return None if output is None else os.fsdecode(output)
+    return None if output is None else path_of("output", output)

@@ -117,6 +117,25 @@ def test_a_dataset_into_geotiff_is_paths_by_name(tmp_path, u):
         assert same(file.read(1), u + 1 + 2)
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_mask_of_a_file_that_hides_nothing_may_pass(tmp_path, u):
+    path, output = tmp_path / "u.tif", tmp_path / "o.tif"
+    for hidden in (0, 1):
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+            mask = np.ones(u.shape, bool)
+            mask[-1, -1] = not hidden
+            file = written(path, u)
+            file.write_mask(mask)
+            file.close()
+        if hidden:
+            with pytest.raises(syncline.ArrayError, match="mask beside its numbers"):
+                syncline.sweep(mean, path, iterations=1)
+        else:
+            syncline.sweep(mean, path, iterations=1, output=output)
+            with rasterio.open(output) as made:
+                assert same(made.read(1), syncline.sweep(mean, u, iterations=1))
+
+
 def told(path):
     """Return what a file says of its place and its numbers."""
     with rasterio.open(path) as file:

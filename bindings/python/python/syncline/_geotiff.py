@@ -32,15 +32,16 @@ class GeoTiff:
                 f"{path} has the scale {scale:g} and the offset {offset:g}, so its numbers are "
                 "not its values: convert it, such as by gdal_translate -unscale"
             )
-        if MaskFlags.per_dataset in file.mask_flag_enums[0]:
+        self._file, self.shape = file, file.shape
+        #: What is decoded as a whole.
+        self.blocks = file.block_shapes[0]
+        if MaskFlags.per_dataset in file.mask_flag_enums[0] and self._hides():
             raise ArrayError(
                 f"{path} has a mask beside its numbers: points without data need a number of "
                 "their own, its nodata"
             )
-        self._file, self._path, self.profile = file, path, dict(file.profile)
-        #: What is decoded as a whole.
-        self.blocks = file.block_shapes[0]
-        self.shape, self.dtype, self.nodata = file.shape, file.dtypes[0], file.nodata
+        self._path, self.profile = path, dict(file.profile)
+        self.dtype, self.nodata = file.dtypes[0], file.nodata
         # The numbers of the result have other statistics.
         of_band = file.tags(1).items()
         of_band = {key: tag for key, tag in of_band if not key.startswith("STATISTICS_")}
@@ -56,6 +57,13 @@ class GeoTiff:
         if str(self.profile.get("compress")).lower() in _LOSSY:
             self.profile["compress"] = "deflate"
             self.profile.pop("photometric", None)
+
+    def _hides(self):
+        """Return whether the mask beside the numbers hides any of them."""
+        return not all(
+            self._file.read_masks(1, window=window).all()
+            for window in windows(self.shape, 1, self.blocks)
+        )
 
     @property
     def attributes(self):

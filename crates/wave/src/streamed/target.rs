@@ -252,11 +252,11 @@ impl Pending {
             Kind::New(mut new) => {
                 let paths: Vec<PathBuf> = new.iter().map(|new| new.target().to_owned()).collect();
                 // A result that took long is not lost with its name.
-                may_replace(&paths).or_else(|error| match error {
+                may_replace(&paths).map_err(|error| match error {
                     Error::Store(error) => {
-                        Err(new.drain(..).fold(error, |error, new| new.keep(error)).into())
+                        new.drain(..).fold(error, |error, new| new.keep(error)).into()
                     }
-                    error => Err(error),
+                    error => error,
                 })?;
                 for (n, new) in new.iter().enumerate() {
                     of_field(&identity, n, fields).mark(new.file(), &made);

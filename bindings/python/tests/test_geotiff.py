@@ -311,8 +311,9 @@ def test_damaged_files_are_named(tmp_path):
     whole = path.read_bytes()
     for contents in (b"", b"text", whole[:1000], whole[: len(whole) // 2]):
         path.write_bytes(contents)
-        with pytest.raises(syncline.FileError, match=str(path)):
+        with pytest.raises(syncline.FileError, match=str(path)) as error:
             syncline.sweep(mean, path, iterations=1)
+        assert "cannot write" not in str(error.value)
     (tmp_path / "u.vrt").write_text("text")
     with pytest.raises(syncline.FileError, match="u.vrt"):
         syncline.sweep(mean, tmp_path / "u.vrt", iterations=1)

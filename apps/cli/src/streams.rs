@@ -55,8 +55,8 @@ extern "C" fn look() {
 }
 
 // SAFETY: the loader calls each pointer of the section as a function of C, before `main`, on the
-// only thread. `look` needs nothing that Rust sets up for `main`: no allocation, no standard stream,
-// no thread-local value.
+// only thread. `look` needs nothing that Rust sets up for `main`: no allocation, no standard
+// stream, no thread-local value.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

@@ -59,6 +59,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// `syncline farm run`.
 pub(crate) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
+    signals.catch_hang_up()?;
     let is_in_team = team::is_in_one();
     if args.protocol == Protocol::Lines {
         let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));

@@ -7,6 +7,7 @@ use syncline_fabric::{Launcher, TeamError};
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
 use crate::report;
+use crate::streams;
 use crate::units::Bytes;
 
 /// `syncline launch`. Signals are forwarded to the processes; their end determines the exit code.
@@ -20,6 +21,9 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
               program by mpirun to have some of them exchange messages\n",
         );
     }
+    let failed =
+        |source| Error::Io { what: "close a stream that is closed here".to_owned(), source };
+    streams::pass_on().map_err(failed)?;
     // The command line requires at least one word.
     let (program, args) =
         program.split_first().ok_or(Error::Usage("no program is given".to_owned()))?;

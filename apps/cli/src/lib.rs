@@ -25,6 +25,7 @@
 //! | `documents` | `syncline completions` and `syncline man`                                   |
 //! | `watch`    | work in its own thread, with a progress bar, ended by signals               |
 //! | `report`   | `syncline report`, and recording by `--trace`                               |
+//! | `streams`  | the standard streams that were closed at the start                          |
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
 //! | `system`   | memory and disk figures of the operating system                             |
 //! | `top`      | `syncline top`: what the threads of a run do now                            |
@@ -58,6 +59,7 @@ mod progress;
 mod report;
 mod results;
 mod run;
+mod streams;
 mod summary;
 mod system;
 mod terminal;

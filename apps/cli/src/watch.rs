@@ -20,7 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use signal_hook::consts::{SIGBUS, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGBUS, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use syncline_process::disposition::Disposition;
 
 use crate::error::{Error, Result};
 use crate::progress::Line;
@@ -74,6 +75,17 @@ impl Signals {
         signal_hook::flag::register(SIGUSR1, Arc::clone(&signals.asked)).map_err(failed)?;
         catch_faults()?;
         Ok(signals)
+    }
+
+    /// Catches SIGHUP as well from this call on, unless it is ignored (nohup).
+    pub(crate) fn catch_hang_up(&self) -> Result<()> {
+        if Disposition::of(SIGHUP) == Disposition::Ignored {
+            return Ok(());
+        }
+        let caught = Arc::clone(&self.caught);
+        signal_hook::flag::register_usize(SIGHUP, caught, SIGHUP as usize)
+            .map(drop)
+            .map_err(|source| Error::Io { what: "catch signals".to_owned(), source })
     }
 
     /// Returns the flag that SIGUSR1 sets when a user asks for the progress.

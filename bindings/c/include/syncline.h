@@ -1230,7 +1230,8 @@ syncline_status syncline_farm_reserve(syncline_farm *farm, uint64_t *vpid);
  * `program` is searched for as a shell does; `NULL` is this program. `arguments` are the arguments
  * after the program's name, and end in `NULL`; `arguments` may be `NULL` for none. The standard
  * input of the process is empty; its other streams, its working directory and its environment are
- * those of the manager, whichever process calls.
+ * those of the manager, whichever process calls, without the variables of an MPI rank or of a
+ * launched team: a process of a farm is neither.
  *
  * A program that cannot be started is `SYNCLINE_STATUS_SYSTEM`, and the number is used up. A
  * number that was not reserved, or was started already, is `SYNCLINE_STATUS_MISUSE`.

@@ -14,6 +14,8 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use syncline_mpi::outside::leave_rank;
+use syncline_process::Spawn;
 use syncline_process::inherit::{DESCRIPTOR, Told};
 use syncline_sync::membership::MAX_MEMBERS;
 
@@ -42,6 +44,16 @@ const TOLD: Told<6> = Told {
         ("cores", 1..=u64::MAX),
     ],
 };
+
+/// Makes a process that is about to be started a member of no team: removes what a launcher has set
+/// for this process, be it one of Syncline ([`Launcher`](crate::Launcher)) or of MPI
+/// ([`leave_rank`]).
+///
+/// Must be called before variables of such names are set on purpose.
+pub fn leave_team(spawn: &mut Spawn<'_>) {
+    leave_rank(spawn);
+    spawn.env_remove(TEAM);
+}
 
 /// The shape of a team: every process has the same number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

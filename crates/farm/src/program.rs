@@ -13,7 +13,8 @@ use crate::error::FarmError;
 /// The program links Syncline and calls [`Farm::join`](crate::Farm::join) (or
 /// [`serve`](crate::serve)); the current program, started again, is such a program. Its standard
 /// input is empty; it inherits the other streams, the working directory and the environment of the
-/// manager.
+/// manager, without what an MPI launcher or a launcher of a team has set for the manager
+/// ([`leave_team`](syncline_fabric::leave_team)).
 ///
 /// ```
 /// use syncline_farm::Program;

@@ -27,13 +27,17 @@
 //! | the farm    | the thread, before it terminates                                        |
 //! | the manager | the kernel, when it closes the lifeline (`O_ASYNC`, owned by the group) |
 //!
-//! This holds whichever way the process or the manager ends. A group is not in the foreground of a
+//! This holds whichever way the process or the manager ends, and whatever descriptors the processes
+//! of the group have closed: the manager holds an end of each lifeline
+//! ([`LifelineKeeper::hold`]). A process that leaves its group (`setsid`, `setpgid`) is no longer
+//! part of it, and stays. A group is not in the foreground of a
 //! terminal, so the manager forwards its stops: see [`StopForwarding`].
 //!
 //! # Costs
 //! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and
-//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: a look at the farm's
-//! tables, and a notification for each process.
+//! three calls of fcntl for the lifeline. A process takes three descriptors of the manager. The
+//! thread sleeps otherwise. An end: a look at the farm's tables, and a notification for each
+//! process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -47,6 +51,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
+use syncline_fabric::leave_team;
 use syncline_process::{
     Generation, GroupLeader, Spawn,
     disposition::children_can_be_watched,
@@ -273,6 +278,7 @@ impl SupervisorState {
     fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<Running> {
         let (keeper, end) = Lifeline::pair()?;
         let mut spawn = Spawn::new(&program.path);
+        leave_team(&mut spawn);
         let memory = self.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
         let place = Inherited {
             memory: spawn.hand(memory)?,
@@ -289,12 +295,16 @@ impl SupervisorState {
         spawn.args(&program.args).stream(0, self.nothing.as_fd()).env(FARM, place.value());
         let leader = spawn.start_group()?;
         let followed = self.forwards_stops.then(|| FollowedGroup::new(leader.id())).flatten();
-        let running = Running { leader, followed, _keeper: keeper };
-        let bounded = self.bound(running.leader.id());
-        match bounded.and_then(|()| Ok(end.kill_group_when_cut(running.leader.id())?)) {
-            Ok(()) => Ok(running),
+        let id = leader.id();
+        let armed = self.bound(id).and_then(|()| Ok(end.kill_group_when_cut(id)?));
+        // The process, and all that it starts, may close the end.
+        match armed.and_then(|()| Ok(keeper.hold(end)?)) {
+            Ok(keeper) => Ok(Running { leader, followed, _keeper: keeper }),
             Err(error) => {
-                running.end(); // a process that cannot be bounded is not kept
+                // A process that cannot be bounded is not kept.
+                leader.send(Signal::KILL.as_raw());
+                drop(followed);
+                let _ = leader.collect();
                 Err(error)
             }
         }

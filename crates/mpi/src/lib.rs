@@ -77,6 +77,7 @@ pub mod launched;
 #[doc(hidden)]
 pub mod message;
 mod mpi;
+pub mod outside;
 pub mod shim;
 mod shim_loader;
 mod window;

@@ -56,7 +56,9 @@ impl Lifeline {
     /// ```
     pub fn pair() -> Result<(LifelineKeeper, LifelineEnd)> {
         match rustix::pipe::pipe_with(PipeFlags::CLOEXEC) {
-            Ok((end, keeper)) => Ok((LifelineKeeper { _pipe: keeper }, LifelineEnd { pipe: end })),
+            Ok((end, pipe)) => {
+                Ok((LifelineKeeper { pipe, _held: None }, LifelineEnd { pipe: end }))
+            }
             Err(errno) => Err(Error::Lifeline { op: "make", source: errno.into() }),
         }
     }
@@ -65,7 +67,32 @@ impl Lifeline {
 /// The parent's side of a lifeline. The lifeline is cut when it is dropped or its process dies.
 #[derive(Debug)]
 pub struct LifelineKeeper {
-    _pipe: OwnedFd,
+    // Dropped first: see `hold`.
+    pipe: OwnedFd,
+    _held: Option<LifelineEnd>,
+}
+
+impl LifelineKeeper {
+    /// Keeps an end of this lifeline open for as long as the keeper exists. So a group that the end
+    /// [kills](LifelineEnd::kill_group_when_cut) is killed even if all its processes have closed
+    /// the end, as daemons and libraries do that close every descriptor they do not know.
+    ///
+    /// The kernel sends the signal when the last keeper is closed, to the ends that are open at
+    /// that moment. A process that ends closes its descriptors from the lowest number to the
+    /// highest, and Linux releases what they refer to in the reverse order (the list of
+    /// `task_work_add`, since Linux 4.3). So the keeper gets a higher number than the end, and is
+    /// released first, also if the process is killed.
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if no descriptors are left.
+    pub fn hold(self, end: LifelineEnd) -> Result<LifelineKeeper> {
+        let mut pipe = self.pipe;
+        if pipe.as_raw_fd() < end.pipe.as_raw_fd() {
+            pipe = rustix::io::fcntl_dupfd_cloexec(&pipe, end.pipe.as_raw_fd())
+                .map_err(|errno| Error::Lifeline { op: "hold", source: errno.into() })?;
+        }
+        Ok(LifelineKeeper { pipe, _held: Some(end) })
+    }
 }
 
 /// The children's side of a lifeline: reports whether its keeper is gone.
@@ -142,8 +169,8 @@ impl LifelineEnd {
     }
 
     /// Makes the kernel kill a child's whole process group (SIGKILL) when the keeper is gone, for
-    /// as long as any process of the group has the end. So programs that are unaware of lifelines
-    /// end with the keeper as well.
+    /// as long as any process of the group has the end, or the keeper [holds](LifelineKeeper::hold)
+    /// it. So programs that are unaware of lifelines end with the keeper as well.
     ///
     /// The child must have been started with this end, in a group of its own, and not have been
     /// collected.

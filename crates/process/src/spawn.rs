@@ -21,6 +21,7 @@
 //! |---------------------|-----------------------------------------------------------------------|
 //! | environment         | that of this process, with the variables that were set                |
 //! | standard streams    | those of this process, or those that were given                       |
+//! | other descriptors   | those given, and the inheritable ones except [some](Spawn::close)      |
 //! | blocked signals     | none                                                                  |
 //! | SIGPIPE             | its default action, which Rust programs change for themselves         |
 //! | process group       | this process's, or its own                                            |
@@ -53,7 +54,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::GroupLeader;
+use crate::{GroupLeader, inherit};
 
 /// A process that is about to be started.
 ///
@@ -84,6 +85,8 @@ pub struct Spawn<'a> {
     descriptors: Vec<(BorrowedFd<'a>, RawFd)>,
     /// Copies that reserve these numbers in this process.
     reserved: Vec<OwnedFd>,
+    /// Inheritable descriptors that the child does not get.
+    closed: Vec<RawFd>,
 }
 
 impl<'a> Spawn<'a> {
@@ -99,6 +102,7 @@ impl<'a> Spawn<'a> {
             removed: Vec::new(),
             descriptors: Vec::new(),
             reserved: Vec::new(),
+            closed: Vec::new(),
         }
     }
 
@@ -152,6 +156,13 @@ impl<'a> Spawn<'a> {
         Ok(number)
     }
 
+    /// Withholds from the child a descriptor that is not closed on exec. In this process it stays
+    /// open. Has no effect on a number under which the child is given another descriptor.
+    pub fn close(&mut self, number: RawFd) -> &mut Self {
+        self.closed.push(number);
+        self
+    }
+
     /// Starts the process in the group of this process.
     ///
     /// # Errors
@@ -192,11 +203,18 @@ impl<'a> Spawn<'a> {
                 (copy.as_ref().map_or(fd.as_raw_fd(), AsRawFd::as_raw_fd), *number)
             })
             .collect();
+        // After all copies are made, as a source may have such a number. A number that is not open
+        // may be beyond the limit, which is an error of the start.
+        let is_given =
+            |closed: &&RawFd| self.descriptors.iter().all(|(_, number)| number != *closed);
+        let is_open = |closed: &&RawFd| inherit::copy(**closed).is_ok();
+        let closed: Vec<_> = self.closed.iter().filter(is_given).filter(is_open).copied().collect();
         let (args, environment) = (args?, environment?);
         text(self.program.as_bytes().to_vec())?;
         first(&self.program, path, |program| {
             let program = text(program.as_os_str().as_bytes().to_vec())?;
-            let pid = system::spawn(&program, &args, &environment, &descriptors, own_group)?;
+            let pid =
+                system::spawn(&program, &args, &environment, (&descriptors, &closed), own_group)?;
             Ok(Child { pid, status: None })
         })
     }
@@ -412,6 +430,29 @@ mod tests {
         let mut said = String::new();
         reader.read_to_string(&mut said).unwrap();
         assert_eq!(said, "a\nb\nc\nd\n");
+    }
+
+    /// A number that is given to the child is given, even if it is also to be closed.
+    #[test]
+    fn what_is_closed_is_not_inherited() {
+        let (inherited, kept) = (pipe().unwrap(), pipe().unwrap());
+        for pipe in [&inherited, &kept] {
+            rustix::io::fcntl_setfd(&pipe.1, rustix::io::FdFlags::empty()).unwrap();
+        }
+        let (gone, there) = (inherited.1.as_raw_fd(), kept.1.as_raw_fd());
+        let (mut reader, writer) = pipe().unwrap();
+        let mut sh = Spawn::new("sh");
+        let given = sh.hand(kept.1.as_fd()).unwrap();
+        // The shell itself may have other descriptors, but these numbers are in use here.
+        let script = "for fd; do [ -e /proc/self/fd/$fd ] && echo yes || echo no; done";
+        sh.args(["-c", script, "_"]).args([gone, there, given].map(|number| number.to_string()));
+        sh.close(gone).close(given).close(1).close(-1).close(1 << 30);
+        assert!(sh.stream(1, writer.as_fd()).start().unwrap().wait().unwrap().success());
+        drop(sh);
+        drop(writer);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "no\nyes\nyes\n");
     }
 
     #[test]

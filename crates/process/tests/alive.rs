@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use syncline_process::{
-    Error,
+    Error, Spawn,
     lifeline::{Lifeline, LifelineEnd},
     watch::ProcessWatch,
 };
@@ -97,6 +97,69 @@ fn a_living_child_does_not_hold_the_keeper() {
     assert!(end.wait_cut(late()).unwrap());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A helper: a parent that starts groups, holds their ends, and does not end by itself. Each group
+/// closes all descriptors that it has but standard output, by which it is seen to live.
+#[test]
+fn helper_holder() {
+    if !is_helper("holder") {
+        return;
+    }
+    // Descriptors of other numbers lie between, below and above.
+    let low = std::fs::File::open("/dev/null").unwrap();
+    let mut keepers = Vec::new();
+    for script in [
+        "exec sleep 300",
+        // A child whose parent has ended, so that the leader's is the only number that is known.
+        "(sleep 300 & sleep 300) & sleep 300; exit",
+        "exec env -i sleep 300",
+    ] {
+        let (keeper, end) = Lifeline::pair().unwrap();
+        let closes = "for fd in /proc/self/fd/*; do fd=${fd##*/}; [ $fd -lt 3 ] || eval \"exec $fd>&-\"; done";
+        let mut spawn = Spawn::new("bash");
+        spawn.hand(end.as_fd()).unwrap();
+        let script = format!("{closes}; echo born >&1; {script}");
+        let leader = spawn.args(["-c", &script]).start_group().unwrap();
+        end.kill_group_when_cut(leader.id()).unwrap();
+        keepers.push((keeper.hold(end).unwrap(), leader));
+    }
+    drop(low);
+    // An end with a higher number than its keeper's.
+    let (keeper, end) = Lifeline::pair().unwrap();
+    let high = rustix::io::fcntl_dupfd_cloexec(&end, 100).unwrap();
+    drop(end);
+    let leader = Spawn::new("sh").args(["-c", "echo born; exec sleep 300"]).start_group().unwrap();
+    let end = LifelineEnd::from_fd(high).unwrap();
+    end.kill_group_when_cut(leader.id()).unwrap();
+    keepers.push((keeper.hold(end).unwrap(), leader));
+    println!("\nheld");
+    std::thread::sleep(HANG);
+}
+
+/// The kernel kills groups in which no process has the lifeline any more.
+#[test]
+fn groups_that_have_closed_their_lifeline_end_with_a_killed_keeper() {
+    if syncline_testkit::Tool::find("bash").is_none() {
+        return;
+    }
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::TERM] {
+        let mut holder = run_helper("holder").stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(holder.stdout.take().unwrap());
+        let (mut line, mut born, mut held) = (String::new(), 0, false);
+        while born < 4 || !held {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the helper ended early");
+            born += usize::from(line.trim_end().ends_with("born"));
+            held |= line.trim_end() == "held";
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_child(&holder), signal).unwrap();
+        holder.wait().unwrap();
+        // The pipe ends with the last process that has it.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(output.read_to_string(&mut line).map(drop)));
+        receiver.recv_timeout(HANG / 2).expect("a group outlives its keeper").unwrap();
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Rma {
     /// As [`put`](Self::put).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`RmaError::Shape`] if runs overlap where they are written, or if the
+    /// As [`put`](Self::put); [`RmaError::Shape`] if an element is written twice, or if the
     /// number of strides is wrong; [`RmaError::Buffer`] if the buffer is too short.
     ///
     /// # Examples
@@ -347,11 +347,14 @@ impl Rma {
         (first, here, write_here): (usize, Strided<'_>, bool),
         len: usize,
     ) -> Result<(Vec<Run>, MemberPart), RmaError> {
-        let (part, _) = self.part(memory, rank, offset, there.extent(write_there)?)?;
-        let extent = here.extent(write_here)?;
+        let (part, _) = self.part(memory, rank, offset, there.extent()?)?;
+        let extent = here.extent()?;
         let to = first.saturating_add(extent);
         if to > len {
             return Err(RmaError::Buffer { from: first, to, len });
+        }
+        for (shape, _) in [(there, write_there), (here, write_here)].iter().filter(|(_, w)| *w) {
+            shape.occurs_once()?;
         }
         Ok((shaped(there, offset, here, first, size_of::<T>()), part))
     }

@@ -325,9 +325,13 @@ impl Rma {
                 Ok((part, runs, buffer))
             }
             Bytes::Strided { offset, there, strides } => {
-                let (part, _) = self.part(memory, rank, offset, there.extent(written.0)?)?;
+                let (part, _) = self.part(memory, rank, offset, there.extent()?)?;
                 let here = Strided { counts: there.counts, strides };
-                here.extent(written.1)?;
+                here.extent()?;
+                for (shape, _) in [(there, written.0), (here, written.1)].iter().filter(|(_, w)| *w)
+                {
+                    shape.occurs_once()?;
+                }
                 Ok((part, Runs::Many(shaped(there, offset, here, 0, 1)), buffer))
             }
             Bytes::List(list) => {

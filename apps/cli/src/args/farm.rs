@@ -57,10 +57,12 @@ Input sources, behind the command:
 
 Replacement strings: {} input, {.} without extension, {/} basename, {//} dirname, {/.} basename without extension, {#} \
 sequence number, {%} job slot; {2} {2.} {2/} {2//} {2/.} for the second argument, {-1} for the last. If a task has several \
-arguments, {} alone becomes one argument for each.
+arguments, {} alone becomes one argument for each. A string that names an argument which is not there is an error of \
+the task, or of the command line if no task can have it. \\{2} is the text {2}, and \\\\{2} a backslash before the second argument.
 
 Under mpirun or Slurm's srun, or in the processes of `syncline launch`, all processes form one farm: rank 0 reads the \
-input and prints, the others run the commands, one at a time each. The book (docs/book/src/farm-run.md) compares all this with GNU parallel.
+input and prints, the others run the commands, one at a time each. A command is no rank of that job: it may call MPI_Init, \
+or run mpirun itself. The book (docs/book/src/farm-run.md) compares all this with GNU parallel.
 
 Long-running workers (--protocol lines): the command is started once per worker, and each process reads and \
 writes lines of JSON:
@@ -78,13 +80,13 @@ second answer to a task is refused and the worker replaced; its current task goe
 -j asks for, and at least 3, end before any has answered a task, the farm ends with an error that quotes the last lines of \
 standard error of the last one. The book (docs/book/src/farm-lines.md) has examples.
 
-Signals: after SIGINT or SIGTERM no more tasks start; running tasks get SIGTERM, and SIGKILL 5 s later or at a second \
-signal. Ctrl-Z stops this command and its running tasks, and fg continues them; time limits are suspended meanwhile. A \
+Signals: after SIGINT, SIGTERM or SIGHUP no more tasks start; running tasks get SIGTERM, and SIGKILL 5 s later or at a \
+second signal. What they have written so far is printed. Ctrl-Z stops this command and its running tasks, and fg continues them; time limits are suspended meanwhile. A \
 task that reads from the terminal is stopped by the system, as its group is in the background. The environment variable \
 SYNCLINE_FARM_RUN marks the tasks of this command.
 
-Exit codes: 0 if all tasks succeeded, if --halt ended the farm on success, or if the reader of standard output closed it \
-before a task failed; 1 if a task failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
+Exit codes: 0 if all tasks succeeded, or if --halt ended the farm on success; 1 if a task failed, or for an error; \
+2 wrong command line, or standard output is closed; 130, 143 or 129 interrupted; 141 if standard output has no reader any more."
 )]
 pub(crate) struct FarmRunArgs {
     /// The number of workers that run at once, at most 4096 [default: the number of cores; under a

@@ -19,7 +19,7 @@ use super::hub::{Hub, Why};
 use super::ledger::{Attempt, Ledger, Runners, Task};
 use super::output::Spool;
 use super::report::Failure;
-use super::running::{Part, Running};
+use super::running::{Left, Part, Running};
 
 /// GNU parallel's name for the machine that it runs on.
 const HERE: &str = ":";
@@ -44,14 +44,15 @@ impl Each {
         let (began, took) = (running.began, running.since.elapsed());
         let finished = running.finish(ledger.args, &mut ledger.hub.guard);
         let Some(over) = ledger.hub.attempt(finished) else { return };
-        let [out, err] = over.rest;
+        let (ended, Left { output, wrote, rest: [out, err], unkept }) = (over.ended, over.left);
         ledger.hub.output.printer().print(out.into());
         ledger.hub.errors.print(err.into());
-        if let Some(error) = over.unkept {
+        if let Some(error) = unkept {
             ledger.hub.fails(error);
-            return ledger.cut(&task, took);
+            // An output with a gap is not printed; the error tells that.
+            return ledger.cut(&task, took, Spool::default());
         }
-        let (ended, output, wrote, host) = (over.ended, over.output, over.wrote, HERE.to_owned());
+        let host = HERE.to_owned();
         ledger.over(Attempt { task, host, slot, began, took, ended, output, wrote });
     }
 }
@@ -138,7 +139,20 @@ impl Runners for Each {
         self.running.iter().for_each(|(.., running)| running.group.signal(signal));
     }
 
-    fn abandon(self) -> Vec<(Task, Duration)> {
-        self.running.into_iter().map(|(task, _, running)| (task, running.since.elapsed())).collect()
+    fn abandon(self, ledger: &mut Ledger<'_>) {
+        for (task, _, running) in self.running {
+            let took = running.since.elapsed();
+            let Left { output, rest: [out, err], unkept, .. } = running.leave();
+            ledger.hub.output.printer().print(out.into());
+            ledger.hub.errors.print(err.into());
+            let output = match unkept {
+                None => output,
+                Some(error) => {
+                    ledger.hub.stop(Why::Error(error));
+                    Spool::default()
+                }
+            };
+            ledger.cut(&task, took, output);
+        }
     }
 }

@@ -20,6 +20,7 @@ use std::process::{Command, ExitStatus};
 use rustix::fs::Access;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use syncline_fabric::leave_team;
 use syncline_process::guard::Guarded;
 use syncline_process::{Spawn, spawn::find};
 
@@ -155,7 +156,7 @@ fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'stati
             spawn
         }
     };
-    spawn.args(args);
+    leave_team(spawn.args(args));
     Ok(spawn)
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 
 use signal_hook::consts::{SIGCHLD, SIGHUP};
+use syncline_fabric::leave_team;
 use syncline_process::guard::{self, Guarded, Unstarted};
 use syncline_process::{Spawn, mark::EnvironmentMark};
 
@@ -36,7 +37,8 @@ impl Guard {
         // The running executable, even if its path holds another program by now.
         let program = |mark: &EnvironmentMark| {
             let mut program = Spawn::new("/proc/self/exe");
-            program.arg0("syncline").args(["farm", "guard", mark.value()]);
+            // Otherwise a launcher would wait until the guard has ended, too.
+            leave_team(program.arg0("syncline").args(["farm", "guard", mark.value()]));
             program
         };
         let guard = guard::Guard::start(MARK, program).map_err(failed)?;

@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGTSTP};
 use syncline_process::{disposition::Disposition, jobs::stop_as_by_default};
 
 use super::group::Group;
@@ -33,6 +33,7 @@ use super::output::{Broken, FILES, Ordered, Printer};
 use super::report::Report;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result, signal_name};
+use crate::streams::{self, Stream};
 use crate::watch::{self, Signals};
 
 /// The time that tasks may take to end after SIGTERM, and readers to take the remaining output.
@@ -68,7 +69,7 @@ pub(super) struct Hub {
 /// The reason why a farm ends before its tasks do.
 #[derive(Debug)]
 pub(super) enum Why {
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM or SIGHUP.
     Signal(u8),
     /// The condition of --halt is met.
     Halt(Halt),
@@ -109,6 +110,11 @@ enum Ready<T> {
 impl Hub {
     pub(super) fn new(args: &FarmRunArgs, jobs: usize, signals: &Signals) -> Result<Self> {
         enough_descriptors(jobs)?;
+        // Before anything runs, as the output of all tasks would be lost.
+        if streams::was_closed(Stream::Output) {
+            let closed = "standard output is closed: the output of the tasks has no place (> /dev/null discards it)";
+            return Err(Error::Usage(closed.to_owned()));
+        }
         let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));
         let source = Input::open(args, of_all)?;
         let report = Report::new(args.logs.as_deref(), args.resumes() != Resume::No)?;
@@ -384,13 +390,19 @@ impl Hub {
         self.bar.finish_and_clear();
         let unread = (!self.source.is_over()).then_some("the input was not read to its end");
         let unbegun = (unbegun > 0).then(|| format!("{unbegun} not begun"));
-        let rest: Vec<_> = unbegun.as_deref().into_iter().chain(unread).collect();
-        let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty() && self.is_ending());
+        let unprinted = match self.output.printer().unprinted() {
+            0 => None,
+            1 => Some("1 output not printed".to_owned()),
+            many => Some(format!("{many} outputs not printed")),
+        };
+        let rest = [unprinted.as_deref(), unbegun.as_deref(), unread];
+        let rest = rest.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let rest = Some(rest).filter(|rest| !rest.is_empty() && self.is_ending());
         let summary = self.report.summary(rest.as_deref());
         let summary = match self.ending.as_ref().map(|ending| &ending.why) {
             _ if self.silent => None,
             None | Some(Why::Halt(_)) => Some(summary),
-            Some(Why::Closed) => None,
+            Some(Why::Closed) => Some(format!("standard output has no reader any more; {summary}")),
             Some(Why::Signal(signal)) => {
                 Some(format!("interrupted by {}; {summary}", signal_name(*signal)))
             }
@@ -403,12 +415,14 @@ impl Hub {
         match self.ending.take().map(|ending| ending.why) {
             Some(Why::Error(error)) => Err(error),
             Some(Why::Signal(signal)) => Err(Error::Told { code: 128 + signal }),
+            // As of a program that SIGPIPE has ended.
+            Some(Why::Closed) => Err(Error::Told { code: 128 + SIGPIPE as u8 }),
             // The condition that the farm waited for is met.
             Some(Why::Halt(Halt { why: Cause::Success, .. })) => Ok(()),
-            None | Some(Why::Halt(_) | Why::Closed) if self.report.failed_so_far() > 0 => {
+            None | Some(Why::Halt(_)) if self.report.failed_so_far() > 0 => {
                 Err(Error::Told { code: 1 })
             }
-            None | Some(Why::Halt(_) | Why::Closed) => Ok(()),
+            None | Some(Why::Halt(_)) => Ok(()),
         }
     }
 
@@ -439,7 +453,7 @@ impl Hub {
     }
 }
 
-/// Returns pipes that report SIGINT, SIGTERM and SIGTSTP.
+/// Returns pipes that report SIGINT, SIGTERM, SIGHUP and SIGTSTP.
 fn catch() -> Result<Vec<(u8, UnixStream)>> {
     let one = |signal: i32| {
         let (pipe, sender) = UnixStream::pair()?;
@@ -448,9 +462,10 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
         Ok((signal as u8, pipe))
     };
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    // A shell without job control may have set SIGTSTP to be ignored.
-    let stop = Some(SIGTSTP).filter(|&signal| Disposition::of(signal) == Disposition::Default);
-    [SIGINT, SIGTERM].into_iter().chain(stop).map(one).collect::<io::Result<_>>().map_err(failed)
+    // A shell without job control may have set SIGTSTP to be ignored, and nohup SIGHUP.
+    let heeded = [SIGHUP, SIGTSTP].into_iter();
+    let heeded = heeded.filter(|&signal| Disposition::of(signal) != Disposition::Ignored);
+    [SIGINT, SIGTERM].into_iter().chain(heeded).map(one).collect::<io::Result<_>>().map_err(failed)
 }
 
 /// Checks before the first task is read that the descriptors suffice for this number of workers.

@@ -142,6 +142,16 @@ impl Input {
         self.records_begun == 0 && self.records.is_over()
     }
 
+    /// Returns the largest number of arguments that a task may have; `None` if only the lines
+    /// tell (`--colsep`).
+    pub(super) fn most_arguments(&self) -> Option<usize> {
+        let of_record = match &self.records {
+            Records::Stream(_) => 1,
+            Records::Lists(lists) => lists.lists.len(),
+        };
+        self.columns.is_none().then(|| of_record.saturating_mul(self.most))
+    }
+
     /// Returns the number of tasks, if it is known.
     pub(super) fn total(&mut self) -> Option<u64> {
         let records = match &mut self.records {

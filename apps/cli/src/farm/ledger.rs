@@ -20,7 +20,7 @@ use super::output::Spool;
 use super::report::{Failure, Of};
 use super::template::{Template, quoted};
 use crate::args::FarmRunArgs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A task, with the number of its attempts.
 #[derive(Debug)]
@@ -28,9 +28,15 @@ pub(super) struct Task {
     pub(super) number: u64,
     pub(super) args: Arguments,
     pub(super) attempts: u32,
+    /// The output of its last attempt, while it waits for the next one.
+    wrote: Spool,
 }
 
 impl Task {
+    fn new(number: u64, args: Arguments) -> Self {
+        Self { number, args, attempts: 0, wrote: Spool::default() }
+    }
+
     /// Returns the text that identifies the task in a failure message.
     fn text(&self) -> Vec<u8> {
         self.args.join(&b' ')
@@ -63,8 +69,9 @@ pub(super) trait Runners {
     fn stop(&mut self, hub: &mut Hub);
     /// Sends a signal to all running tasks.
     fn signal(&mut self, signal: Signal);
-    /// Returns the tasks that still run, with their running times.
-    fn abandon(self) -> Vec<(Task, Duration)>;
+    /// Hands the tasks that still run, and all that they have written so far, to
+    /// [`Ledger::cut`].
+    fn abandon(self, ledger: &mut Ledger<'_>);
 }
 
 /// The state of all tasks.
@@ -89,6 +96,14 @@ pub(super) struct Ledger<'a> {
 impl<'a> Ledger<'a> {
     pub(super) fn new(hub: Hub, args: &'a FarmRunArgs, jobs: usize) -> Result<Self> {
         let template = Template::new(args.program());
+        if let Some(most) = hub.source.most_arguments()
+            && let Some(missing) = template.missing(most)
+        {
+            return Err(Error::Usage(format!(
+                "there is no argument for {missing}: a task has at most {most} (each input source is one argument, \
+                 --colsep splits lines into several, -n takes several lines; \\{missing} is the text {missing})"
+            )));
+        }
         let (log, past) = match args.joblog.as_deref() {
             // A dry run only reads the log.
             Some(path) if args.dry_run => (None, Past::read(path, args.resumes())?),
@@ -116,7 +131,10 @@ impl<'a> Ledger<'a> {
     pub(super) fn run(mut self, mut runners: impl Runners) -> Result<()> {
         loop {
             while let Some(task) = self.next(runners.running()) {
-                runners.start(&mut self, task);
+                match self.template.missing(task.args.len()) {
+                    None => runners.start(&mut self, task),
+                    Some(missing) => self.lacks(task, &missing.to_string()),
+                }
             }
             if self.is_over(runners.running()) {
                 break;
@@ -130,10 +148,11 @@ impl<'a> Ledger<'a> {
             }
             self.hub.show(runners.running());
         }
-        let again = std::mem::take(&mut self.again).into_iter().map(|task| (task, Duration::ZERO));
-        for (task, took) in again.chain(runners.abandon()) {
-            self.cut(&task, took);
+        for mut task in std::mem::take(&mut self.again) {
+            let wrote = std::mem::take(&mut task.wrote);
+            self.cut(&task, Duration::ZERO, wrote);
         }
+        runners.abandon(&mut self);
         // Counts tasks that were read and not begun; others are still in the input.
         let unbegun = self.read.len();
         self.hub.conclude(unbegun)
@@ -173,7 +192,7 @@ impl<'a> Ledger<'a> {
             None => return None,
         };
         self.not_before = self.args.delay.and_then(|delay| Instant::now().checked_add(delay));
-        Some(Task { attempts: task.attempts + 1, ..task })
+        Some(Task { attempts: task.attempts + 1, wrote: Spool::default(), ..task })
     }
 
     /// Returns the next task of the input. No task starts before the log of an earlier run has been
@@ -193,13 +212,13 @@ impl<'a> Ledger<'a> {
                 self.hub.report.skips();
                 self.hub.output.print(self.numbers, Spool::default());
             } else {
-                self.read.push_back(Task { number: self.numbers, args, attempts: 0 });
+                self.read.push_back(Task::new(self.numbers, args));
             }
         }
         self.read.pop_front().or_else(|| {
             let args = self.hub.source.next()?;
             self.numbers += 1;
-            Some(Task { number: self.numbers, args, attempts: 0 })
+            Some(Task::new(self.numbers, args))
         })
     }
 
@@ -220,24 +239,51 @@ impl<'a> Ledger<'a> {
             .filter(|at| *at > Instant::now())
     }
 
-    /// Records a task that was ended with the farm. Whether it would have failed otherwise is
-    /// unknown. Its output is not printed, and it is not logged.
-    pub(super) fn cut(&mut self, task: &Task, took: Duration) {
+    /// Records a task that was ended with the farm, and prints what it has written so far. Whether
+    /// it would have failed otherwise is unknown, so it is not logged.
+    pub(super) fn cut(&mut self, task: &Task, took: Duration, output: Spool) {
         let (number, text, attempts) = (task.number, task.text(), task.attempts);
         let told = self.hub.report.ended(Of { number, text: &text, attempts, took });
         self.hub.attempt(told);
+        self.hub.output.print(number, output);
+    }
+
+    /// Records a task that is not run, as it lacks an argument that this string of the command
+    /// names.
+    fn lacks(&mut self, task: Task, string: &str) {
+        let args = task.args.len();
+        self.over(Attempt {
+            task,
+            host: ":".to_owned(),
+            slot: 0,
+            began: SystemTime::now(),
+            took: Duration::ZERO,
+            ended: Err(Failure::Column(string.to_owned(), args)),
+            output: Spool::default(),
+            wrote: 0,
+        });
     }
 
     /// Records a finished attempt.
     pub(super) fn over(&mut self, attempt: Attempt) {
-        let Attempt { task, host, slot, began, took, ended, mut output, wrote } = attempt;
+        let Attempt { mut task, host, slot, began, took, ended, mut output, wrote } = attempt;
         let text = task.text();
         let told = Of { number: task.number, text: &text, attempts: task.attempts, took };
         let done = match &ended {
             Ok(()) => self.hub.report.done(told),
-            Err(_) if self.hub.is_killing() => return self.cut(&task, took),
-            Err(_) if self.retries.allow(task.attempts) && !self.hub.is_ending() => {
+            Err(failure) if self.hub.is_killing() => {
+                if let Failure::Member(why) = failure {
+                    self.hub.say(&format!("task {} was ended: {why}", task.number));
+                }
+                return self.cut(&task, took, output);
+            }
+            Err(failure)
+                if self.retries.allow(task.attempts)
+                    && !matches!(failure, Failure::Column(..))
+                    && !self.hub.is_ending() =>
+            {
                 self.hub.report.again(task.attempts);
+                task.wrote = output;
                 return self.again.push_back(task);
             }
             Err(failure) => self.hub.report.failed(told, failure).map(|line| self.hub.say(&line)),
@@ -269,7 +315,7 @@ impl<'a> Ledger<'a> {
         if is_for_all {
             let what = format!("start {}", program.display());
             let source = IoError::new(error.kind(), error.to_string());
-            self.hub.stop(Why::Error(crate::error::Error::Io { what, source }));
+            self.hub.stop(Why::Error(Error::Io { what, source }));
         }
         is_for_all
     }

@@ -403,6 +403,10 @@ impl<'a> Lines<'a> {
         };
         let unended = Unended(worker.said.len());
         let late = matches!(worker.failure, Some(Failure::Late(_)));
+        // Otherwise the failure of its task tells.
+        if unended.0 > 0 && worker.job.is_some() && (late || self.hub.is_killing()) {
+            self.hub.say(&format!("worker {} was ended{unended}", worker.number));
+        }
         match worker.job.take() {
             Some(job) => {
                 let failure = worker.failure.clone();

@@ -96,8 +96,12 @@ impl Spool {
         self.row = Some(row);
     }
 
+    fn has_bytes(&self) -> bool {
+        !self.memory.is_empty() || self.file.is_some()
+    }
+
     fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.file.is_none() && self.row.is_none()
+        !self.has_bytes() && self.row.is_none()
     }
 
     fn size(&self) -> Size {
@@ -165,6 +169,8 @@ struct Shared {
     pieces: AtomicUsize,
     bytes: AtomicUsize,
     files: AtomicUsize,
+    /// The pieces with bytes that were not printed, or not to their end.
+    unprinted: AtomicUsize,
     /// The failure, until it is reported.
     broken: Mutex<Option<Broken>>,
     /// Whether anything has failed; spares callers the lock.
@@ -191,6 +197,7 @@ impl Printer {
             pieces: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
+            unprinted: AtomicUsize::new(0),
             broken: Mutex::new(None),
             broke: false.into(),
         });
@@ -225,6 +232,12 @@ impl Printer {
     /// Returns whether everything has been printed.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.pieces.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns the number of pieces that are not printed to their end: those that wait, and those
+    /// after a failure.
+    pub(super) fn unprinted(&self) -> usize {
+        self.shared.pieces.load(Ordering::Acquire) + self.shared.unprinted.load(Ordering::Relaxed)
     }
 
     /// Returns whether the printer accepts more output.
@@ -281,6 +294,10 @@ impl Shared {
             done = done.and(row.map_or(Ok(()), Row::write).map_err(Broken::Log));
         }
         let goes_on = prints && !matches!(done, Err(Broken::Output(_)));
+        if !goes_on && piece.has_bytes() {
+            // Relaxed: the Release below publishes it with the number of pieces.
+            self.unprinted.fetch_add(1, Ordering::Relaxed);
+        }
         if let Err(broken) = done {
             *self.broken.lock() = Some(broken);
             self.broke.store(true, Ordering::Release);

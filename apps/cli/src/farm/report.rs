@@ -104,6 +104,9 @@ pub(super) enum Failure {
     Late(Duration),
     /// The process could not be started.
     Unstarted(String),
+    /// A replacement string names an argument that the task does not have: the string, and the
+    /// number of arguments. Another attempt would be the same.
+    Column(String, usize),
     /// The worker ended; with the number of bytes after its last line end.
     Worker(Exit, Unended),
     /// The worker broke the protocol.
@@ -120,6 +123,10 @@ impl fmt::Display for Failure {
             Self::Exit(exit) => write!(f, "{exit}"),
             Self::Late(after) => write!(f, "took longer than {} s", after.as_secs_f64()),
             Self::Unstarted(why) => write!(f, "could not be started: {why}"),
+            Self::Column(string, args) => write!(
+                f,
+                "has no argument for {string}: it has {args} (\\{string} is the text {string})"
+            ),
             Self::Worker(exit, unended) => write!(f, "failed: its worker {exit}{unended}"),
             Self::Astray(what) => write!(f, "failed: its worker {what}"),
             Self::Answer(text) => write!(f, "failed: {}", shown(text.as_bytes())),
@@ -149,7 +156,7 @@ impl Failure {
             },
             Self::Late(_) => (-1, SIGTERM),
             // The value of a shell that finds no program.
-            Self::Unstarted(_) => (127, 0),
+            Self::Unstarted(_) | Self::Column(..) => (127, 0),
             Self::Worker(..) | Self::Astray(_) | Self::Answer(_) | Self::Member(_) => (-1, 0),
         }
     }
@@ -159,7 +166,7 @@ impl Failure {
         match self {
             Self::Exit(exit) => exit.signal().unwrap_or_else(|| self.numbers().0.to_string()),
             Self::Late(_) => "timeout".to_owned(),
-            Self::Unstarted(_) => "unstarted".to_owned(),
+            Self::Unstarted(_) | Self::Column(..) => "unstarted".to_owned(),
             Self::Worker(..) | Self::Astray(_) | Self::Member(_) => "worker".to_owned(),
             Self::Answer(_) => "error".to_owned(),
         }

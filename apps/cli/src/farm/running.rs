@@ -57,6 +57,12 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Over {
     pub(super) ended: Result<(), Failure>,
+    pub(super) left: Left,
+}
+
+/// The output of a task that has not been printed.
+#[derive(Debug)]
+pub(super) struct Left {
     pub(super) output: Spool,
     pub(super) wrote: u64,
     /// The rest of its output to print: standard output, then standard error.
@@ -159,7 +165,17 @@ impl Running {
 
     /// Kills the rest of the group after its first process has exited, and returns the result.
     pub(super) fn finish(mut self, args: &FarmRunArgs, guard: &mut Guard) -> Result<Over> {
-        let status = self.group.finish(guard)?;
+        let exit = Exit::of(self.group.finish(guard)?, args.memory);
+        let ended = match self.late {
+            true => Err(Failure::Late(args.timeout.unwrap_or_default())),
+            false if exit.is_success() => Ok(()),
+            false => Err(Failure::Exit(exit)),
+        };
+        Ok(Over { ended, left: self.leave() })
+    }
+
+    /// Returns what the task has written and was not printed yet. The task need not have ended.
+    pub(super) fn leave(mut self) -> Left {
         let (mut spool, mut unkept, mut rest) = (self.spool, self.unkept, [Vec::new(), Vec::new()]);
         let (wrote, lines) = (&mut self.wrote, &mut self.out_lines);
         self.out
@@ -174,13 +190,7 @@ impl Running {
         self.err.rest(|piece| rest[1].append(&mut self.err_lines.take(piece)));
         rest[1].append(&mut self.err_lines.end());
         let unkept = unkept.map(|source| self::unkept(self.number, source));
-        let exit = Exit::of(status, args.memory);
-        let ended = match self.late {
-            true => Err(Failure::Late(args.timeout.unwrap_or_default())),
-            false if exit.is_success() => Ok(()),
-            false => Err(Failure::Exit(exit)),
-        };
-        Ok(Over { ended, output: spool, wrote: self.wrote, rest, unkept })
+        Left { output: spool, wrote: self.wrote, rest, unkept }
     }
 }
 

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::streams::Splitter;
 use crate::error::{Error, Result};
+use crate::streams::{self, Stream};
 
 /// The number of bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -56,6 +57,8 @@ impl Source {
                     .open(path)
                     .map(OwnedFd::from)
             }
+            // It would be empty otherwise: see `streams`.
+            None if streams::was_closed(Stream::Input) => Err(Errno::BADF.into()),
             None => io::stdin().as_fd().try_clone_to_owned(),
         };
         let input = opened.map_err(|source| Error::Io { what: format!("read {name}"), source })?;

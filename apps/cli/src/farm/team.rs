@@ -28,13 +28,13 @@ use syncline_farm::{
 
 use super::dry::Dry;
 use super::group::Unstarted;
-use super::guard::{Guard, MARK};
+use super::guard::Guard;
 use super::hub::{Hub, PATIENCE, Why};
 use super::input::Arguments;
 use super::ledger::{Attempt, Ledger, Runners, Task};
 use super::output::{Spool, write_all};
 use super::report::Failure;
-use super::running::{Part, Running};
+use super::running::{Left, Over, Part, Running};
 use super::template::Template;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
@@ -79,20 +79,20 @@ struct Done {
 #[derive(Debug, Serialize, Deserialize)]
 enum Ended {
     Run(Result<(), Failure>),
-    /// The member ended it, because the farm ends.
-    Cut,
+    /// The member ended it, because the farm ends. With whether its output is too long to be sent.
+    Cut(bool),
     /// The process could not be started: the error number of the system, and the reason in words.
     Unstarted(Option<i32>, String),
     /// The member cannot go on.
     Broken(String),
 }
 
-/// Returns whether this process is one of several that a launcher has started. A command of a farm
-/// is not one of them, even though it inherits the environment of the farm's launcher.
+/// Returns whether this process is one of several that a launcher has started. The command of a
+/// task is none of those that run the farm: see `syncline_mpi::outside`.
 pub(super) fn is_in_one() -> bool {
     let launched =
         syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
-    env::var_os(MARK).is_none() && (launched || env::var_os("SYNCLINE_TEAM").is_some())
+    launched || env::var_os("SYNCLINE_TEAM").is_some()
 }
 
 /// Runs `syncline farm run` in a member of a team.
@@ -191,25 +191,34 @@ fn attend(
     done.took = running.since.elapsed();
     running.trace(done.rank);
     match running.finish(args, guard) {
-        Ok(over) => {
-            say(io::stdout().as_fd(), &over.rest[0]);
-            say(io::stderr().as_fd(), &over.rest[1]);
-            done.wrote = over.wrote;
-            done.ended = match (over.unkept, over.output.into_bytes(LONGEST)) {
+        Ok(Over { ended, left: Left { output, wrote, rest: [out, err], unkept } }) => {
+            say(io::stdout().as_fd(), &out);
+            say(io::stderr().as_fd(), &err);
+            done.wrote = wrote;
+            done.ended = match (unkept, output.into_bytes(LONGEST)) {
                 (Some(error), _) => Ended::Broken(error.to_string()),
-                _ if is_cut && over.ended.is_err() => Ended::Cut,
+                (None, output) if is_cut && ended.is_err() => {
+                    let is_too_long = output.is_none();
+                    done.output = output.unwrap_or_default();
+                    Ended::Cut(is_too_long)
+                }
                 (None, Some(output)) => {
                     done.output = output;
-                    Ended::Run(over.ended)
+                    Ended::Run(ended)
                 }
-                (None, None) => Ended::Run(Err(Failure::Member(format!(
-                    "it wrote more than {} MiB, which is not sent between members: --ungroup, --line-buffer",
-                    LONGEST >> 20
-                )))),
+                (None, None) => Ended::Run(Err(Failure::Member(too_long()))),
             };
         }
         Err(error) => done.ended = Ended::Broken(error.to_string()),
     }
+}
+
+/// Returns why the output of a job is not printed.
+fn too_long() -> String {
+    format!(
+        "it wrote more than {} MiB, which is not sent between members: --ungroup, --line-buffer",
+        LONGEST >> 20
+    )
 }
 
 /// Waits for a moment and handles the output of a job; returns whether it has exited.
@@ -283,9 +292,13 @@ impl Remote<'_> {
                 }
                 match done.ended {
                     Ended::Run(ended) => attempt.ended = ended,
-                    Ended::Cut => {
+                    Ended::Cut(is_too_long) => {
+                        if is_too_long {
+                            let number = attempt.task.number;
+                            ledger.hub.say(&format!("task {number} was ended: {}", too_long()));
+                        }
                         ledger.hub.fails(broken(&attempt.host, "the team ends"));
-                        return ledger.cut(&attempt.task, attempt.took);
+                        return ledger.cut(&attempt.task, attempt.took, attempt.output);
                     }
                     Ended::Unstarted(number, why) => {
                         let error = number
@@ -302,16 +315,17 @@ impl Remote<'_> {
                     }
                     Ended::Broken(why) => {
                         ledger.hub.fails(broken(&attempt.host, &why));
-                        return ledger.cut(&attempt.task, attempt.took);
+                        return ledger.cut(&attempt.task, attempt.took, Spool::default());
                     }
                 }
             }
             Err(error @ TaskError::NoWorker { .. }) => {
                 ledger.hub.fails(broken(OTHERS, &error.to_string()));
-                return ledger.cut(&attempt.task, attempt.took);
+                return ledger.cut(&attempt.task, attempt.took, Spool::default());
             }
             Err(error @ TaskError::Worker { .. }) => {
-                attempt.ended = Err(Failure::Member(error.to_string()));
+                let why = format!("{error}; what the task wrote is lost with it");
+                attempt.ended = Err(Failure::Member(why));
                 return self.lost.push((Instant::now() + HOLD, attempt));
             }
             Err(error) => attempt.ended = Err(Failure::Member(error.to_string())),
@@ -372,8 +386,15 @@ impl Runners for Remote<'_> {
         self.pool.cancel();
     }
 
-    fn abandon(self) -> Vec<(Task, Duration)> {
-        let away = self.away.into_values().map(|(task, since)| (task, since.elapsed()));
-        away.chain(self.lost.into_iter().map(|(_, attempt)| (attempt.task, attempt.took))).collect()
+    fn abandon(self, ledger: &mut Ledger<'_>) {
+        for (task, since) in self.away.into_values() {
+            ledger
+                .hub
+                .say(&format!("what task {} wrote is lost: {OTHERS} do not answer", task.number));
+            ledger.cut(&task, since.elapsed(), Spool::default());
+        }
+        for (_, attempt) in self.lost {
+            ledger.cut(&attempt.task, attempt.took, Spool::default());
+        }
     }
 }

@@ -14,12 +14,18 @@
 //!
 //! A task may have several arguments (`-n`, `--colsep`, several sources). An argument of the
 //! command that consists of one string without a number becomes one argument for each of them.
-//! Within a longer argument they are joined by blanks. A positional string beyond the last argument
-//! is empty. If no string refers to the input, the inputs are appended.
+//! Within a longer argument they are joined by blanks. A task without the argument that a
+//! positional string names is not run ([`Template::missing`]). If no string refers to the input,
+//! the inputs are appended.
+//!
+//! A backslash directly before a string makes the string plain text, and is removed: `\{2}` is
+//! `{2}`. A double backslash there is one backslash before a string that is replaced. All other
+//! backslashes are left as they are.
 //!
 //! Inserted text is not expanded again: a task may contain `{}` itself.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// The maximum number of digits of a slot number.
@@ -76,7 +82,17 @@ impl Template {
         self.parts.first().is_none_or(|part| part.iter().all(is_text))
     }
 
-    /// Returns the command of one task.
+    /// Returns the first string that names an argument which a task with this number of arguments
+    /// does not have.
+    pub(super) fn missing(&self, args: usize) -> Option<Missing> {
+        self.parts.iter().flatten().find_map(|piece| match *piece {
+            Piece::Input(which, form) if which.least() > args => Some(Missing { which, form }),
+            _ => None,
+        })
+    }
+
+    /// Returns the command of one task. A string that names an argument that is
+    /// [missing](Self::missing) is replaced by nothing.
     pub(super) fn fill(&self, args: &[Vec<u8>], number: u64, slot: usize) -> Vec<OsString> {
         let mut filled = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -91,6 +107,41 @@ impl Template {
             filled.push(OsString::from_vec(text));
         }
         filled
+    }
+}
+
+/// A string that names an argument which a task does not have. Displayed as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    which: Which,
+    form: Form,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match self.which {
+            Which::All => String::new(),
+            Which::First(number) => number.to_string(),
+            Which::Last(number) => format!("-{number}"),
+        };
+        let form = match self.form {
+            Form::Whole => "",
+            Form::Stem => ".",
+            Form::Base => "/",
+            Form::Dir => "//",
+            Form::BaseStem => "/.",
+        };
+        write!(f, "{{{number}{form}}}")
+    }
+}
+
+impl Which {
+    /// Returns the least number of arguments among which these are.
+    fn least(self) -> usize {
+        match self {
+            Self::All => 0,
+            Self::First(number) | Self::Last(number) => number,
+        }
     }
 }
 
@@ -165,17 +216,25 @@ fn dir(path: &[u8]) -> &[u8] {
 fn pieces(mut part: &[u8]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut text = Vec::new();
-    while let Some((&first, rest)) = part.split_first() {
-        if let Some((piece, after)) = (first == b'{').then(|| string(rest)).flatten() {
+    while !part.is_empty() {
+        let slashes = part.iter().take_while(|&&byte| byte == b'\\').count();
+        let found = part[slashes..].strip_prefix(b"{").and_then(string);
+        let Some((piece, after)) = found else {
+            let plain = slashes.max(1);
+            text.extend_from_slice(&part[..plain]);
+            part = &part[plain..];
+            continue;
+        };
+        text.extend_from_slice(&part[..slashes / 2]);
+        if slashes % 2 == 1 {
+            text.extend_from_slice(&part[slashes..part.len() - after.len()]);
+        } else {
             if !text.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
             pieces.push(piece);
-            part = after;
-        } else {
-            text.push(first);
-            part = rest;
         }
+        part = after;
     }
     if !text.is_empty() {
         pieces.push(Piece::Text(text));
@@ -282,6 +341,34 @@ mod tests {
         assert!(Template::new(&["a".into(), "{}".into()]).one_program());
     }
 
+    #[test]
+    fn a_backslash_makes_a_string_plain_text() {
+        assert_eq!(filled(&["a\\{2}b", "\\{}", "{}"], &["x"], 1), ["a{2}b", "{}", "x"]);
+        assert_eq!(filled(&["\\\\{}", "\\\\\\{}", "\\{#}{#}"], &["x"], 7), ["\\x", "\\{}", "{#}7"]);
+        // Before anything else it is an ordinary byte.
+        assert_eq!(
+            filled(&["\\n\\\\", "\\{a}", "x\\{2\\}", "{}\\"], &["x"], 1),
+            ["\\n\\\\", "\\{a}", "x\\{2\\}", "x\\"]
+        );
+        // Plain text does not refer to the input, which is appended.
+        assert_eq!(filled(&["\\{}"], &["x"], 1), ["{}", "x"]);
+    }
+
+    #[test]
+    fn a_string_beyond_the_arguments_is_named() {
+        let missing = |parts: &[&str], args| {
+            let parts: Vec<_> = parts.iter().map(OsString::from).collect();
+            Template::new(&parts).missing(args).map(|missing| missing.to_string())
+        };
+        for name in ["{2}", "{2.}", "{2/}", "{2//}", "{2/.}", "{-2}", "{-2/.}"] {
+            let parts = ["x", &format!("{{1}}{{-1}}{{}}{{#}}{name}"), "{3}"];
+            assert_eq!(missing(&parts, 1).as_deref(), Some(name));
+            assert_eq!(missing(&parts, 2).as_deref(), Some("{3}"));
+            assert_eq!(missing(&parts, 3), None);
+        }
+        assert_eq!(missing(&["x", "{}", "\\{2}", "{#}{%}"], 0), None);
+    }
+
     /// The results of GNU parallel 20221122.
     #[test]
     fn parts_of_paths_are_those_of_gnu_parallel() {
@@ -304,7 +391,7 @@ mod tests {
 
     #[test]
     fn several_arguments_have_positions() {
-        assert_eq!(filled(&["{2}-{1}{3}", "{-1/}"], &["a", "b/c"], 1), ["b/c-a", "c"]);
+        assert_eq!(filled(&["{2}-{1}", "{-1/}"], &["a", "b/c"], 1), ["b/c-a", "c"]);
         assert_eq!(
             filled(&["x", "{}", "<{}>", "{/.}"], &["a", "b/c.d"], 1),
             ["x", "a", "b/c.d", "<a b/c.d>", "a", "c"]
@@ -343,6 +430,27 @@ mod tests {
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
             let expected = [format!("{before}{text}{after}"), format!("{before} {number}{after}")];
             prop_assert_eq!(filled(&parts, &[&text], number), expected);
+        }
+
+        #[test]
+        fn escaped_text_comes_out_as_it_went_in(words in prop::collection::vec("[a{}1#.\\\\]{0,6}", 1..4)) {
+            // As a user would escape it: a backslash before each string, and before each backslash
+            // that stands directly before one.
+            let escaped = |word: &String| {
+                let bytes = word.as_bytes();
+                let mut out = Vec::new();
+                for at in 0..bytes.len() {
+                    let run = bytes[at..].iter().take_while(|&&byte| byte == b'\\').count();
+                    let begins = bytes[at + run..].strip_prefix(b"{").is_some_and(|rest| string(rest).is_some());
+                    out.extend(begins.then_some(b'\\'));
+                    out.push(bytes[at]);
+                }
+                String::from_utf8(out).unwrap()
+            };
+            let escaped: Vec<_> = words.iter().map(escaped).collect();
+            let parts: Vec<&str> = escaped.iter().map(String::as_str).chain(["{}"]).collect();
+            let expected: Vec<_> = words.into_iter().chain(["x".to_owned()]).collect();
+            prop_assert_eq!(filled(&parts, &["x"], 1), expected);
         }
 
         #[test]

@@ -197,6 +197,7 @@ static int faults(syncline_member *me, void *argument) {
     int64_t word;
     char bytes[64] = {0};
     size_t counts[] = {4, 2}, overlapping[] = {2}, apart[] = {8};
+    size_t groups[] = {4, 3, 2}, interleaved[] = {8, 12}, packed[] = {4, 12}, twice[] = {8, 16};
     double one = 1;
     char none[100];
     (void)argument;
@@ -230,6 +231,11 @@ static int faults(syncline_member *me, void *argument) {
           "invalid argument: runs overlap: a stride of 2 elements is less than their extent of 4");
     FAILS(syncline_rma_get_strided(rma, memory, 0, 0, apart, bytes, overlapping, counts, 1), INVALID_ARGUMENT,
           "invalid argument: runs overlap: a stride of 2 elements is less than their extent of 4");
+    /* Bytes 0, 8, 16 and 12, 20, 28, four each: none is written twice, though groups interleave. */
+    OK(syncline_rma_put_strided(rma, memory, rank, 0, interleaved, bytes, packed, groups, 2));
+    OK(syncline_rma_get_strided(rma, memory, rank, 0, packed, bytes, interleaved, groups, 2));
+    FAILS(syncline_rma_put_strided(rma, memory, rank, 0, twice, bytes, packed, groups, 2),
+          INVALID_ARGUMENT, "invalid argument: runs overlap: a stride of 16 elements is less than their extent of 20");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, NULL, bytes, apart, counts, 1), INVALID_ARGUMENT, "there is NULL");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, apart, bytes, apart, NULL, 1), INVALID_ARGUMENT, "counts is NULL");
     FAILS(syncline_rma_put_list(rma, memory, 0, NULL, 1), INVALID_ARGUMENT, "list is NULL");

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use syncline_process::{Spawn, mark::EnvironmentMark, spawn::Child, watch::ProcessWatch};
 
-use crate::environment::{Inherited, Shape, TEAM};
+use crate::environment::{Inherited, Shape, TEAM, leave_team};
 use crate::error::TeamError;
 
 /// The resources that all processes of a team inherit.
@@ -153,6 +153,8 @@ fn spawn(
     process: usize,
 ) -> io::Result<Child> {
     let mut spawn = Spawn::new(program);
+    // A process of this team is no rank of the job that the launcher may be in.
+    leave_team(&mut spawn);
     let (segment, lifeline) = (spawn.hand(inherited.segment)?, spawn.hand(inherited.lifeline)?);
     let place = Inherited { shape: inherited.shape, process, segment, lifeline };
     inherited.mark.put_on(&mut spawn);

@@ -5,10 +5,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use syncline_fabric::Launcher;
-use syncline_farm::{Farm, Program};
+use syncline_farm::{Farm, PoolBuilder, Program, serve};
 use syncline_testkit::cases;
 
-use crate::late;
+use crate::{late, program_of};
+
+/// The environment variable that makes the test `rank` a manager.
+const RANK: &str = "SYNCLINE_TEST_RANK";
 
 /// Returns the targets of the descriptors that a program started by the standard library has
 /// inherited, other than its standard streams and the directory of the list itself.
@@ -57,4 +60,50 @@ fn other_programs_inherit_nothing_of_a_farm() {
 fn other_programs_inherit_nothing_of_a_team() {
     let team = Launcher::new("true").processes(4).quiet();
     assert_eq!(leaked_beside(|| team.run().unwrap()), None);
+}
+
+/// Not a test: a worker whose task returns the names of the variables of MPI that it has.
+#[test]
+fn tells() {
+    let of_mpi = |name: &String| {
+        ["OMPI_", "PMI", "MPI_", "SYNCLINE_TEAM"].iter().any(|begin| name.starts_with(begin))
+    };
+    let names = |_: u32| std::env::vars().map(|(name, _)| name).filter(of_mpi).collect::<Vec<_>>();
+    serve(names).unwrap();
+}
+
+/// Not a test: a manager with the variables of a rank.
+#[test]
+fn rank() {
+    if std::env::var_os(RANK).is_none() {
+        return;
+    }
+    let builder = PoolBuilder::new(1).program(program_of("descriptors::tells"));
+    let mut pool = builder.start::<u32, Vec<String>>().unwrap();
+    pool.submit(1);
+    let outcome = pool.next_deadline(late()).unwrap().unwrap();
+    assert_eq!(outcome.result.unwrap(), ["OMPI_MCA_btl"]);
+    println!("\nonly the user's");
+}
+
+/// A worker is a program of its own: see `syncline_mpi::outside`.
+#[test]
+fn workers_of_a_rank_are_no_ranks() {
+    let mut manager = Command::new(std::env::current_exe().unwrap());
+    manager.args(["--exact", "descriptors::rank", "--nocapture"]).env(RANK, "1");
+    for (name, value) in [
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_MCA_btl", "self"),
+        ("PMIX_RANK", "1"),
+        ("PMI_RANK", "1"),
+        ("MPI_LOCALRANKID", "1"),
+        ("SYNCLINE_TEAM", "version=0"),
+    ] {
+        manager.env(name, value);
+    }
+    let output = manager.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("only the user's"), "{said} {errors}");
 }

@@ -75,6 +75,10 @@ enum Act {
     Die,
     /// Starts none, and reads from the terminal.
     Read,
+    /// Closes all descriptors but the standard streams, as a daemon does, and waits for them.
+    Close,
+    /// The same, with a child whose parent has ended.
+    Disown,
 }
 
 #[allow(clippy::zombie_processes, reason = "children that are left behind are what is tested")]
@@ -93,11 +97,27 @@ fn act(act: Act) -> String {
             kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
             unreachable!()
         }
+        Act::Close => {
+            close_all();
+            sleeping().wait().unwrap().to_string()
+        }
+        Act::Disown => {
+            close_all();
+            let script = "(sleep 4005 &) ; exec env -i MARK_IS_GONE=1 sleep 4006";
+            Command::new("sh").args(["-c", script]).spawn().unwrap().wait().unwrap().to_string()
+        }
         Act::Read => {
             let read = fs::File::open("/dev/tty").and_then(|mut tty| tty.read(&mut [0]));
             read.map_or_else(|error| error.to_string(), |bytes| format!("{bytes} bytes"))
         }
     }
+}
+
+/// Closes all descriptors but the standard streams.
+fn close_all() {
+    // SAFETY: the farm's memory stays mapped, and the worker uses none of its descriptors until its
+    // task has ended, which it does not.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) }, 0);
 }
 
 /// Not a test: a worker.
@@ -197,8 +217,9 @@ fn manager() {
     let script = "sleep 4003 & sleep 4004; exit";
     farm.spawn(&Program::new("sh").args(["-c", script]).variable(MARK, &mark)).unwrap();
     let mut pool = builder("groups::works", &mark).start::<Act, String>().unwrap();
-    for _ in 0..2 {
-        pool.submit(Act::Wait);
+    let acts = if mark.ends_with("closes") { [Act::Close, Act::Disown] } else { [Act::Wait; 2] };
+    for act in acts {
+        pool.submit(act);
     }
     loop {
         let _ = pool.next_deadline(Some(Instant::now() + Duration::from_millis(50)));
@@ -219,7 +240,9 @@ fn managed(mark: &str) -> Child {
         .spawn()
         .unwrap();
     if !mark.ends_with("returns") {
-        until("all that sleep", mark, || sleepers(mark) >= SLEEPERS);
+        // One of those that closes its descriptors has no mark either.
+        let expected = if mark.ends_with("closes") { SLEEPERS - 1 } else { SLEEPERS };
+        until("all that sleep", mark, || sleepers(mark) >= expected);
     }
     manager
 }
@@ -246,6 +269,20 @@ fn a_manager_that_is_killed_leaves_nothing() {
     let mark = mark();
     let mut manager = managed(&mark);
     manager.kill().unwrap();
+    all_of(manager, &mark);
+    all_gone(&mark);
+}
+
+/// Workers whose tasks have closed their lifeline end with the manager, and so does all that they
+/// have started in their groups.
+#[test]
+fn a_manager_that_is_killed_leaves_no_worker_that_has_closed_its_descriptors() {
+    let mark = format!("{}-closes", mark());
+    let mut manager = managed(&mark);
+    let workers = children_of(manager.id());
+    assert_eq!(workers.len(), 3, "{workers:?}");
+    manager.kill().unwrap();
+    // What has no mark holds the manager's pipes.
     all_of(manager, &mark);
     all_gone(&mark);
 }

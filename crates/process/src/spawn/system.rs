@@ -9,17 +9,21 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// Starts a program. Each pair is a descriptor of this process, and its number in the child.
+/// Starts a program. Each pair is a descriptor of this process, and its number in the child; the
+/// other descriptors are closed in the child.
 pub(super) fn spawn(
     program: &CStr,
     args: &[CString],
     environment: &[CString],
-    descriptors: &[(RawFd, RawFd)],
+    (descriptors, closed): (&[(RawFd, RawFd)], &[RawFd]),
     own_group: bool,
 ) -> io::Result<Pid> {
     let mut actions = Actions::new()?;
     for &(from, to) in descriptors {
         actions.copy(from, to)?;
+    }
+    for &number in closed {
+        actions.close(number)?;
     }
     let attributes = Attributes::new(own_group)?;
     let (args, environment) = (pointers(args), pointers(environment));
@@ -71,6 +75,11 @@ impl Actions {
         // SAFETY: `new` has initialised the object, and nothing else accesses it; an invalid
         // descriptor number is an error, here or at the start of the child.
         done(unsafe { libc::posix_spawn_file_actions_adddup2(self.0.as_mut_ptr(), from, to) })
+    }
+
+    fn close(&mut self, number: RawFd) -> io::Result<()> {
+        // SAFETY: as in `copy`.
+        done(unsafe { libc::posix_spawn_file_actions_addclose(self.0.as_mut_ptr(), number) })
     }
 }
 

@@ -163,6 +163,43 @@ fn lists_whose_runs_overlap_are_written_in_their_order() {
     });
 }
 
+/// Levels that interleave have no element twice, so they are written and read, on a host and
+/// between hosts.
+#[test]
+fn levels_that_interleave_are_written_and_read() {
+    on_hosts(2, 6, |me, rma, memory| {
+        // Bytes 0, 8, 16 and 12, 20, 28, four contiguous bytes each.
+        let (counts, there, here) = (&[4, 3, 2], &[8, 12], &[4, 12]);
+        let shape = Strided { counts, strides: there };
+        let starts = [0, 8, 16, 12, 20, 28];
+        let data: Vec<u8> = (1..=24).collect();
+        let mut expected = vec![0; 32];
+        for (run, start) in starts.into_iter().enumerate() {
+            expected[start..start + 4].copy_from_slice(&data[4 * run..][..4]);
+        }
+        for target in 0..2 {
+            if me.rank() == 0 {
+                rma.put_strided(memory, target, 0, shape, &data, 0, here)?;
+                rma.fence_all()?;
+                let mut found = vec![0; 32];
+                rma.get(memory, target, 0, &mut found)?;
+                assert_eq!(found, expected);
+                let mut back = vec![0; 32];
+                let packed = Strided { counts, strides: here };
+                rma.get_strided(memory, target, 0, shape, &mut back[..24], 0, here)?;
+                assert_eq!(back[..24], data);
+                // And into a buffer in which they interleave.
+                rma.put(memory, target, 0, &data)?;
+                back.fill(0);
+                rma.get_strided(memory, target, 0, packed, &mut back, 0, there)?;
+                assert_eq!(back, expected);
+            }
+            rma.sync()?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_get_that_is_dropped_does_not_write() {
     on_hosts(2, 5, |me, rma, memory| {

@@ -56,6 +56,145 @@ fn signals_end_all_groups() {
     }
 }
 
+/// What tasks have written when they are ended is printed, whatever ends them.
+#[test]
+fn what_interrupted_tasks_wrote_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let heeds_hang_up = !crate::common::is_ignored(Signal::HUP);
+    let cases = [
+        ("", Signal::TERM),
+        ("-k", Signal::INT),
+        ("--line-buffer", Signal::HUP),
+        ("--logs logs", Signal::TERM),
+        ("--retries 2 -k --joblog log", Signal::HUP),
+    ];
+    for (which, (options, signal)) in (90..).zip(cases) {
+        if signal == Signal::HUP && !heeds_hang_up {
+            continue;
+        }
+        let nap = nap(which);
+        // The last line has no end.
+        let script = format!("printf 'one\\ntwo'; {SLEEPS}");
+        let came = signalled(sleeping(folder.path(), options, &script, &nap), &[signal]);
+        assert_eq!(came.code, Some(128 + signal.as_raw()), "{options}: {came:?}");
+        // Lines of both tasks may be mixed by --line-buffer.
+        let counts = ["one\n", "two"].map(|text| came.out.matches(text).count());
+        assert_eq!((counts, came.out.len()), ([2, 2], 14), "{options}: {came:?}");
+        assert!(came.summary().1.contains("2 ended before they were done"), "{came:?}");
+        gone(&nap);
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().lines().count(), 1);
+}
+
+/// So it is where --halt ends them, where they have to be killed, and where a failed attempt waits
+/// for another one.
+#[test]
+fn what_halted_killed_and_failed_tasks_wrote_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let nap = nap(96);
+    let script = "echo out $1; [ $1 = 2 ] || { touch begun; exec sleep \"$0\"; }; \
+                  until [ -e begun ]; do sleep 0.01; done; exit 1";
+    let halted = farm(folder.path(), "-j 2 -k --halt now,fail=1", &["sh", "-c", script, &nap]);
+    let came = run(halted, "1\n2\n3\n");
+    assert_eq!((came.code, came.out.as_str()), (Some(1), "out 1\nout 2\n"), "{came:?}");
+    gone(&nap);
+
+    let nap = super::nap(97);
+    let script = format!("echo out; {STUBBORN}");
+    let child = sleeping(folder.path(), "", &script, &nap);
+    let came = signalled(child, &[Signal::TERM, Signal::TERM]);
+    assert_eq!((came.code, came.out.as_str()), (Some(143), "out\nout\n"), "{came:?}");
+    gone(&nap);
+
+    // The next attempt begins after an hour.
+    let script = "echo attempt; touch failed; exit 3";
+    let options = "-j 1 --retries 2 --delay 1h";
+    let mut child = farm(folder.path(), options, &["sh", "-c", script]).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"x\n").unwrap();
+    until("the first attempt", || folder.path().join("failed").exists());
+    // Only the guard is left.
+    until("its end", || children(child.id()).len() == 1);
+    let came = signalled(child, &[Signal::TERM]);
+    assert_eq!((came.code, came.out.as_str()), (Some(143), "attempt\n"), "{came:?}");
+}
+
+/// A stream that is closed is an error before the first task: Rust puts `/dev/null` in its place.
+#[test]
+fn closed_streams_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let syncline = env!("CARGO_BIN_EXE_syncline");
+    let by = |by: &str, options: &str, redirected: &str| {
+        let script = format!("exec '{syncline}' {by} farm run {options} -- touch {redirected}");
+        let mut shell = Command::new("sh");
+        for (name, _) in command(folder.path(), "").get_envs() {
+            shell.env_remove(name);
+        }
+        shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
+        Came::of(shell.output().unwrap())
+    };
+    let farm = |options: &str, redirected: &str| by("", options, redirected);
+    for options in ["", "-k", "-u", "--line-buffer", "--logs logs", "--dry-run", "--protocol lines"]
+    {
+        let came = farm(options, "::: a b >&-");
+        assert_eq!((came.code, came.errors.len()), (Some(2), 1), "{options}: {came:?}");
+        assert!(came.errors[0].starts_with("error: standard output is closed: "), "{came:?}");
+    }
+    // The processes of a launcher find it closed as well.
+    let launched = by(&format!("launch -n 2 -- '{syncline}'"), "", "::: a b >&-");
+    assert_eq!(launched.code, Some(2), "{launched:?}");
+    let told = |line: &String| line.starts_with("error: standard output is closed: ");
+    assert!(launched.errors.iter().any(told), "{launched:?}");
+    let came = farm("", "<&-");
+    let error = "error: cannot read standard input: Bad file descriptor (os error 9)";
+    assert_eq!((came.code, &came.errors[..]), (Some(1), &[error.to_owned()][..]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a task has run");
+    // One that is not read may be closed, and standard error needs no reader.
+    assert_eq!(farm("", "::: a <&- 2>&-").code, Some(0));
+    assert!(folder.path().join("a").exists());
+}
+
+/// What a full disk does not take is told of.
+#[test]
+fn outputs_that_cannot_be_written_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for options in ["", "-k", "--line-buffer"] {
+        let mut command = farm(folder.path(), options, &["echo"]);
+        command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+        let came = run(command, "1\n2\n");
+        assert_eq!(came.code, Some(1), "{came:?}");
+        let error = "error: cannot write to standard output: No space left on device (os error 28)";
+        assert!(came.errors.iter().any(|line| line == error), "{came:?}");
+        assert!(came.errors.iter().any(|line| line.contains("not printed")), "{came:?}");
+    }
+}
+
+/// Tasks that close all their descriptors, or are not children of the farm any more, end with it
+/// when it is killed. A process that leaves its group does not (see the next test).
+#[test]
+fn sigkill_leaves_no_task_that_has_closed_its_descriptors() {
+    let folder = tempfile::tempdir().unwrap();
+    let closes = "for fd in 0 1 2 3 4 5 6 7 8 9; do eval \"exec $fd>&-\"; done";
+    let tasks = [
+        format!("{closes}; exec env -i sleep \"$0\""),
+        format!("{closes}; (sleep \"$0\" &); exec sleep \"$0\""),
+    ];
+    for (which, options) in [(100, ""), (101, "--protocol lines")] {
+        for (more, task) in tasks.iter().enumerate() {
+            let nap = nap(which + 2 * more as u32);
+            let mut child =
+                farm(folder.path(), &format!("-j 1 {options}"), &["sh", "-c", task, &nap])
+                    .spawn()
+                    .unwrap();
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(b"1\n").unwrap();
+            until("the sleepers", || processes(&nap) > more);
+            kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+            child.wait().unwrap();
+            gone(&nap);
+        }
+    }
+}
+
 #[test]
 fn who_does_not_heed_a_signal_is_killed_at_once_by_a_second_one_or_later() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +292,7 @@ fn children(pid: u32) -> Vec<i32> {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_all_quietly() {
+fn a_reader_that_has_seen_enough_ends_all_with_one_line() {
     let nap = nap(26);
     let folder = tempfile::tempdir().unwrap();
     // Tasks that write, and one that sleeps and never writes.
@@ -171,7 +310,11 @@ fn a_reader_that_has_seen_enough_ends_all_quietly() {
     drop(child.stdout.take());
     let came = Came::of(child.wait_with_output().unwrap());
     writer.join().unwrap();
-    assert_eq!((came.code, came.errors.len()), (Some(0), 0), "{came:?}");
+    // As of a program that SIGPIPE has ended; the tasks that ran did not do what they were to do.
+    assert_eq!((came.code, came.errors.len()), (Some(141), 1), "{came:?}");
+    let told = "syncline: standard output has no reader any more; ";
+    assert!(came.errors[0].starts_with(told), "{came:?}");
+    assert!(came.errors[0].contains(" ended before they were done, "), "{came:?}");
     gone(&nap);
 }
 
@@ -211,7 +354,10 @@ fn a_reader_that_is_gone_is_noticed_though_nothing_is_written() {
     drop(child.stdout.take());
     let came = Came::of(child.wait_with_output().unwrap());
     drop(input);
-    assert_eq!((came.code, came.errors.len()), (Some(0), 0), "{came:?}");
+    assert_eq!(came.code, Some(141), "{came:?}");
+    let expected = "syncline: standard output has no reader any more; 2 tasks: 0 done, 2 ended before they were \
+                    done, the input was not read to its end";
+    assert_eq!(came.summary(), (&[][..], expected));
     gone(&nap);
 }
 

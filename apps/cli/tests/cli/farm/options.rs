@@ -57,18 +57,64 @@ fn replacement_strings_are_those_of_gnu_parallel() {
         printed("", &[&["echo"][..], &args, &[":::", "d/e.f"]].concat()),
         "<d/e.f> d/e e.f d e 1 1 {d/e.f\n"
     );
-    let program = ["echo", "{2/.} {1} {-1.} {3}!", ":::", "a", ":::", "d/e.f"];
-    assert_eq!(printed("", &program), "e a d/e !\n");
+    let program = ["echo", "{2/.} {1} {-1.} \\{3} \\\\{1}!", ":::", "a", ":::", "d/e.f"];
+    assert_eq!(printed("", &program), "e a d/e {3} \\a!\n");
     assert_eq!(
         printed("-n 2", &["printf", "%s;", "{}", "<{}>", ":::", "a b", "c", "d"]),
         "a b;c;<a b c>;d;<d>;"
     );
-    assert_eq!(printed("--colsep ,", &["echo", "{2} {1}", ":::", "a,b", "c"]), "b a\n c\n");
+    assert_eq!(printed("--colsep ,", &["echo", "{2} {1}", ":::", "a,b", "c,"]), "b a\n c\n");
     let came = run(
         farm(Path::new("."), "-j 1 -C [[:space:]]+ -n 2", &["echo", "{1}{2}{3}{4}"]),
         "a  b\nc\td\n",
     );
     assert_eq!(came.out, "abcd\n");
+}
+
+/// An argument that no task can have is an error before anything runs; one that a task lacks fails
+/// that task alone, once. Both name the string, and how to write its text.
+#[test]
+fn arguments_that_are_not_there_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, string, most, sources) in [
+        ("", "{2}", 1, &[":::", "a"][..]),
+        ("-k --dry-run", "{-2/.}", 1, &[":::", "a"]),
+        ("--joblog log", "{3//}", 2, &[":::", "a", ":::+", "b"]),
+        ("-n 2", "{3}", 2, &[":::", "a", "b"]),
+        ("-n 2 -a -", "{5}", 4, &["::::", "/dev/null"]),
+    ] {
+        let program = [&["touch", "ran", "{1}", string], sources].concat();
+        let came = run(farm(folder.path(), options, &program), "x\n");
+        let error = format!("error: there is no argument for {string}: a task has at most {most} ");
+        assert_eq!((came.code, came.errors.len()), (Some(2), 1), "{came:?}");
+        assert!(came.errors[0].starts_with(&error), "{came:?}");
+        assert!(came.errors[0].contains(&format!("\\{string} is the text {string}")), "{came:?}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    for (options, input, task) in [
+        ("-C , --retries 3", "a,b\nc\nd,e\n", "task 2 (\"c\")"),
+        ("-n 2", "a\nb\nc\n", "task 2 (\"c\")"),
+        ("-C , --dry-run", "c\na,b\n", "task 1 (\"c\")"),
+    ] {
+        let came =
+            run(farm(folder.path(), &format!("-k {options}"), &["echo", "{1}", "{-2}"]), input);
+        assert_eq!(came.code, Some(1), "{came:?}");
+        let line = format!(
+            "syncline: {task} has no argument for {{-2}}: it has 1 (\\{{-2}} is the text {{-2}})"
+        );
+        assert!(came.errors.contains(&line), "{came:?}");
+        assert!(came.out.contains("a a\n") && !came.out.contains("c\n"), "{came:?}");
+    }
+    // The log has the task, and --resume-failed tries it again.
+    let options = "-k -C , --joblog log --resume-failed";
+    for _ in 0..2 {
+        let came = run(farm(folder.path(), options, &["echo", "{2}"]), "a,b\nc\n");
+        assert!(
+            came.errors.iter().any(|line| line.contains("task 2 (\"c\") has no argument")),
+            "{came:?}"
+        );
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().lines().count(), 4);
 }
 
 /// Concurrent jobs have different slots.

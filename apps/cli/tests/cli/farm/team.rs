@@ -1,9 +1,12 @@
 //! One farm over the members of a team, started by `syncline launch` and by every installed MPI.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
-use syncline_testkit::mpi::MPIS;
+use syncline_testkit::mpi::{MPIS, Mpi, SURVIVOR};
+use syncline_testkit::{Tool, kept};
 
 use super::*;
 use crate::rma::{ends, late, under};
@@ -83,7 +86,7 @@ fn a_farm_that_halts_ends_what_other_members_run() {
             let folder = tempfile::tempdir().unwrap();
             // One job sleeps while the other ends the farm.
             let script = format!(
-                "if [ $1 = 1 ]; then touch begun; exec sleep {nap}; fi; while [ ! -e begun ]; do sleep 0.01; done; exit {code}"
+                "if [ $1 = 1 ]; then echo partial; touch begun; exec sleep {nap}; fi; while [ ! -e begun ]; do sleep 0.01; done; exit {code}"
             );
             command
                 .current_dir(folder.path())
@@ -94,6 +97,7 @@ fn a_farm_that_halts_ends_what_other_members_run() {
                 came.errors.iter().any(|line| line.contains("1 ended before")),
                 "{what}: {came:?}"
             );
+            assert_eq!(came.out, "partial\n", "{what}: {came:?}");
             gone(&nap);
         }
     }
@@ -265,6 +269,129 @@ fn members_are_told_how_jobs_end_where_sigchld_is_ignored() {
         let told = came.errors.iter().any(|line| line.contains("task 2 (\"3\") exited with 3"));
         assert!(told, "{what}: {came:?}");
     }
+}
+
+/// Returns the MPIs whose `mpirun` starts a farm here, with a program in each that prints its first
+/// argument and its rank.
+fn mpis_with_a_program() -> Vec<(&'static Mpi, PathBuf)> {
+    let source = "#include <mpi.h>
+        #include <stdio.h>
+        int main(int c, char **v) {
+            int rank, size;
+            MPI_Init(&c, &v);
+            MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+            MPI_Comm_size(MPI_COMM_WORLD, &size);
+            MPI_Barrier(MPI_COMM_WORLD);
+            printf(\"%s: rank %d of %d\\n\", v[1], rank, size);
+            MPI_Finalize();
+            return 0;
+        }";
+    let program = |mpi: &'static Mpi| {
+        let key = [source.as_bytes().to_vec(), Tool::find(mpi.c)?.version().into_bytes()];
+        let folder = kept(&format!("rank of {}", mpi.name), key, |into| {
+            fs::write(into.join("rank.c"), source).unwrap();
+            let mut compile = Command::new(mpi.c);
+            compile.current_dir(into).args(["-o", "rank", "rank.c"]);
+            assert!(compile.status().unwrap().success());
+        });
+        Some((mpi, folder.join("rank")))
+    };
+    let mpis = MPIS.iter().chain([&SURVIVOR]);
+    mpis.filter(|mpi| under(mpi, 1, "").is_some()).filter_map(program).collect()
+}
+
+/// A task is a program of its own: it is not the rank that runs it.
+#[test]
+fn a_task_that_initialises_mpi_is_a_job_of_one_rank() {
+    for (mpi, program) in mpis_with_a_program() {
+        let mut command = under(mpi, 3, "farm run -k --timeout 120 --").unwrap();
+        command.env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+        command.arg(program).args(["{}", ":::", "a", "b", "c"]);
+        let came = Came::of(ends(command, mpi.name));
+        let expected = "a: rank 0 of 1\nb: rank 0 of 1\nc: rank 0 of 1\n";
+        assert_eq!((came.code, came.out.as_str()), (Some(0), expected), "{}: {came:?}", mpi.name);
+    }
+}
+
+/// And it may start jobs of MPI, farms over them among those, as a batch job may.
+#[test]
+#[ignore = "full: several jobs in jobs"]
+fn a_task_may_start_jobs_of_mpi() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list"), "1\n2\n").unwrap();
+    for (mpi, program) in mpis_with_a_program() {
+        let started = |more: &[&str]| {
+            let mut command = under(mpi, 3, "farm run -k --timeout 200 --").unwrap();
+            command.env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+            command.env("OMPI_MCA_btl", "self,tcp").current_dir(folder.path());
+            let script = "\"$@\" </dev/null";
+            let inner = mpi.run(&program, "2", &[]);
+            command.args(["sh", "-c", script, "_"]).arg(inner.get_program());
+            command.args(inner.get_args().take_while(|arg| *arg != program.as_os_str()));
+            command.args(more);
+            Came::of(ends(command, mpi.name))
+        };
+        let program = program.to_str().unwrap();
+        let came = started(&[program, "{}", ":::", "a", "b"]);
+        assert_eq!(came.code, Some(0), "{}: {came:?}", mpi.name);
+        let mut lines: Vec<_> = came.out.lines().collect();
+        lines.sort_unstable();
+        let expected = ["a: rank 0 of 2", "a: rank 1 of 2", "b: rank 0 of 2", "b: rank 1 of 2"];
+        assert_eq!(lines, expected, "{}: {came:?}", mpi.name);
+        let syncline = env!("CARGO_BIN_EXE_syncline");
+        let farm =
+            [syncline, "farm", "run", "-k", "-a", "list", "--", "echo", "\\{}{}", ":::", "a"];
+        let came = started(&farm);
+        assert_eq!((came.code, came.out.as_str()), (Some(0), "1a\n2a\n"), "{}: {came:?}", mpi.name);
+    }
+}
+
+/// Whatever starts the processes of a farm, tasks and workers have no variable of a rank, and those
+/// of users.
+#[test]
+fn tasks_and_workers_are_no_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "env | grep -E '^(OMPI|PMI|PMIX|MPI|HYDI|PRTE|SYNCLINE_TEAM)' | sort; \
+                  [ -e /proc/self/fd/$1 ] && echo inherited; :";
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let number = socket.as_raw_fd().to_string();
+    let of_a_rank = [
+        ("OMPI_COMM_WORLD_RANK", "0"),
+        ("OMPI_COMM_WORLD_SIZE", "1"),
+        ("OMPI_MCA_ess", "^singleton"),
+        ("PMI_FD", &number),
+        ("PMI_RANK", "0"),
+        ("PMIX_NAMESPACE", "one"),
+        ("MPI_LOCALRANKID", "0"),
+        ("OMPI_MCA_btl", "self"),
+        ("PMIX_MCA_gds", "hash"),
+    ];
+    let users = "OMPI_MCA_btl=self\nPMIX_MCA_gds=hash\n";
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
+    let mut each = shell(folder.path(), "", script);
+    each.envs(of_a_rank).args([&number, ":::", "x"]);
+    let mut bounded = shell(folder.path(), "--memory 1G", script);
+    bounded.envs(of_a_rank).args([&number, ":::", "x"]);
+    for command in [each, bounded] {
+        let came = run(command, "");
+        assert_eq!((came.code, came.out.as_str()), (Some(0), users), "{came:?}");
+    }
+    let worker =
+        format!("read task; {{ {script}; }} >&2; echo '{{\"id\": 1, \"result\": 0}}'; read end");
+    let mut lines =
+        farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", &worker, "_", &number]);
+    lines.envs(of_a_rank);
+    let came = run(lines, "x\n");
+    let told: Vec<_> =
+        came.errors.iter().filter_map(|line| line.strip_prefix("[worker 1] ")).collect();
+    assert_eq!((came.code, told), (Some(0), users.lines().collect()), "{came:?}");
+    // The processes of `launch` are members of a team, and their tasks are not.
+    let syncline = env!("CARGO_BIN_EXE_syncline");
+    let mut launch = command(folder.path(), "launch -n 2 --");
+    launch.args([syncline, "farm", "run", "--", "sh", "-c", script, "_", &number, ":::", "x"]);
+    launch.envs(of_a_rank).env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+    let came = Came::of(ends(launch, "launch"));
+    assert_eq!((came.code, came.out.as_str()), (Some(0), users), "{came:?}");
 }
 
 /// A farm that a job starts is a farm of its own, in no team.

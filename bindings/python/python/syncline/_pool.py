@@ -399,7 +399,7 @@ class Pool(futures.Executor):
 
         made, cause = attempt(lambda: pickled_by(pickle))
         if cause is None and b"__main__" not in made[0]:
-            return kept(*made)
+            return _of_main(kept(*made))
         try:
             import cloudpickle
         except ImportError:
@@ -412,14 +412,25 @@ class Pool(futures.Executor):
                 ) from cause
             if _main_data() is None:
                 raise TaskPicklingError(
-                    "a function or class of an interactive session goes to workers by cloudpickle: "
-                    "pip install cloudpickle"
+                    "a function or class of an interactive session, of standard input or of a "
+                    "__main__.py goes to workers by cloudpickle: pip install cloudpickle"
                 )
             return _worker.NEEDS_MAIN + kept(*made)
         made, cause = attempt(lambda: pickled_by(cloudpickle))
         if cause is not None:
             raise TaskPicklingError(f"{_short(told)} cannot be pickled: {cause}") from cause
-        return kept(*made)
+        return _of_main(kept(*made))
+
+
+def _of_main(pickled):
+    """Return a pickle with a mark if it names what only the main module has.
+
+    In a worker, and in a process that `multiprocessing` has started without a fork, the main module
+    is one that was imported as ``__mp_main__``, and so are the names of what it has.
+    """
+    if b"__mp_main__" in pickled and sys.modules["__main__"].__name__ == "__mp_main__":
+        return _worker.NEEDS_MAIN + pickled
+    return pickled
 
 
 def _real(name, value):
@@ -449,11 +460,15 @@ def _short(value):
 
 
 def _main_data():
-    """Return what a worker needs to import the main module; `None` if it is not a file."""
+    """Return what a worker needs to import the main module; `None` if it cannot be imported."""
     main = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", None) is None and not hasattr(
-        main, "__file__"
-    ):
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is None:
+        # Standard input has a name in angle brackets.
+        if not os.path.isfile(getattr(main, "__file__", None) or ""):
+            return None
+    elif name.rpartition(".")[2] == "__main__":
+        # That of a package, a folder or an archive, which runs whatever imports it.
         return None
     from multiprocessing import spawn
 

@@ -255,7 +255,6 @@ impl Described {
             false => None,
             true => compile::compile(&rule.graph, rule.roots[0], file.coefficients().len()),
         };
-        code.iter_mut().for_each(|code| code.nan_stays = rule.nan_stays);
         let (fields, coefficients) = (file.fields(), file.coefficients());
         Ok(Described { name: file.into_name(), fields, coefficients, rule, code })
     }

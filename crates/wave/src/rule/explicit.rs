@@ -529,9 +529,9 @@ impl<'r> Explicit<'r> {
                 let element = self.elements[field];
                 let old = self.at(field, level, slab as usize, row, own.start);
                 let new = worker.outputs[field].wrapping_add(skipped * element.bytes());
-                let (stays, count) = (self.rule.nan_stays, (own.end - own.start) as usize);
+                let count = (own.end - own.start) as usize;
                 // SAFETY: both have a value for each of these columns.
-                let change = unsafe { super::change(element, stays, old, new, count) };
+                let change = unsafe { super::change(element, old, new, count) };
                 *norm = super::greater(*norm, change);
             }
         }

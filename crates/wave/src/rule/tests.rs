@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use syncline_store::ElementType;
-use syncline_store::array::{Array, ArraySource};
+use syncline_store::array::{Array, ArraySource, Number};
 use syncline_testkit::{Random, cases, seed};
 
 use super::fields::Input;
@@ -15,13 +15,17 @@ use crate::lanes::Lanes;
 use crate::target::{Leftovers, Target};
 use crate::{Described, Error, Runner, Sweep, SweepReport};
 
-/// Returns an array of small numbers; `some` of 200 are NaN, if it is of real numbers.
+/// Returns an array of small numbers; of 200 real ones, `some` are NaN and twice as many infinite.
 fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random) -> Array {
     let mut array = Array::zeros(element, dims).unwrap();
     let width = element.bytes();
     for place in array.bytes_mut().chunks_exact_mut(width) {
         let number = random.below(200) as i64 - 100;
-        let real = if number < some - 100 { f64::NAN } else { number as f64 / 8.0 };
+        let real = match number + 100 {
+            n if n < some => f64::NAN,
+            n if n < 3 * some => random.one_of(&[f64::INFINITY, f64::NEG_INFINITY]),
+            _ => number as f64 / 8.0,
+        };
         match element {
             ElementType::Float64 => place.copy_from_slice(&real.to_le_bytes()),
             ElementType::Float32 => place.copy_from_slice(&(real as f32).to_le_bytes()),
@@ -282,12 +286,23 @@ pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
     })
 }
 
-/// Returns the greatest change between two arrays.
-pub(super) fn change(rule: &Rule, old: &Array, new: &Array) -> f64 {
-    let n = old.dims().iter().product();
-    // SAFETY: both arrays have `n` values of this type.
-    unsafe {
-        super::change(old.element(), rule.nan_stays, old.bytes().as_ptr(), new.bytes().as_ptr(), n)
+/// Returns the greatest change between two arrays, value by value.
+pub(super) fn change(old: &Array, new: &Array) -> f64 {
+    fn of<T: Number>(old: &Array, new: &Array, change: impl Fn(T, T) -> f64) -> f64 {
+        let pairs = old.values::<T>().unwrap().iter().zip(new.values::<T>().unwrap());
+        pairs.fold(0.0, |greatest, (old, new)| greater(greatest, change(*old, *new)))
+    }
+    fn real(old: f64, new: f64, change: f64) -> f64 {
+        if old == new || old.is_nan() && new.is_nan() { 0.0 } else { change.abs() }
+    }
+    match old.element() {
+        ElementType::Float64 => of(old, new, |x: f64, y| real(x, y, y - x)),
+        ElementType::Float32 => of(old, new, |x: f32, y| real(x.into(), y.into(), (y - x).into())),
+        ElementType::Uint8 => of(old, new, |x: u8, y| x.abs_diff(y).into()),
+        ElementType::Int16 => of(old, new, |x: i16, y| x.abs_diff(y).into()),
+        ElementType::Uint16 => of(old, new, |x: u16, y| x.abs_diff(y).into()),
+        ElementType::Int32 => of(old, new, |x: i32, y| x.abs_diff(y).into()),
+        ElementType::Int64 => of(old, new, |x: i64, y| x.abs_diff(y) as f64),
     }
 }
 
@@ -296,17 +311,43 @@ pub(super) fn every_lanes() -> Vec<Lanes> {
 }
 
 #[test]
-fn what_stays_nan_has_changed_unless_it_means_no_data() {
-    for (stays, old, new, change) in [
-        (true, [1.0, f64::NAN], [3.0, f64::NAN], 2.0),
-        (false, [1.0, f64::NAN], [3.0, f64::NAN], f64::NAN),
-        (true, [1.0, f64::NAN], [3.0, 1.0], f64::NAN),
-        (true, [1.0, 1.0], [3.0, f64::NAN], f64::NAN),
+fn what_stays_infinite_or_nan_has_not_changed() {
+    const NAN: f64 = f64::NAN;
+    const INFINITY: f64 = f64::INFINITY;
+    for (old, new, change) in [
+        (1.0, 1.0, 0.0),
+        (INFINITY, INFINITY, 0.0),
+        (-INFINITY, -INFINITY, 0.0),
+        (NAN, -NAN, 0.0),
+        (NAN, INFINITY, NAN),
+        (-INFINITY, NAN, NAN),
+        (1.0, NAN, NAN),
+        (INFINITY, 1.0, INFINITY),
+        (1.0, -INFINITY, INFINITY),
+        (INFINITY, -INFINITY, INFINITY),
     ] {
-        let (old, new) = (old.as_ptr().cast(), new.as_ptr().cast());
-        // SAFETY: both have two values.
-        let of = unsafe { super::change(ElementType::Float64, stays, old, new, 2) };
-        assert!(of == change || of.is_nan() && change.is_nan(), "{of} {change}");
+        // Before and after all others, in runs longer than a vector.
+        for at in [0, 17, 36] {
+            let run = |value: f64| (0..37).map(move |i| if i == at { value } else { i as f64 });
+            let (mut before, mut after): (Vec<_>, Vec<_>) =
+                (run(old).collect(), run(new).collect());
+            let same = |of: f64, change: f64| of == change || of.is_nan() && change.is_nan();
+            let of = |before: *const u8, after: *const u8, element| {
+                // SAFETY: both have 37 values.
+                unsafe { super::change(element, before, after, 37) }
+            };
+            let found = of(before.as_ptr().cast(), after.as_ptr().cast(), ElementType::Float64);
+            assert!(same(found, change), "{old} {new}: {found}");
+            let narrow = |all: &[f64]| all.iter().map(|v| *v as f32).collect::<Vec<_>>();
+            let (b, a) = (narrow(&before), narrow(&after));
+            let found = of(b.as_ptr().cast(), a.as_ptr().cast(), ElementType::Float32);
+            assert!(same(found, change), "{old} {new}: {found} of float32");
+            // What else changes counts as well, whichever comes first.
+            before[20] = 0.5;
+            after[20] = 2.5;
+            let found = of(before.as_ptr().cast(), after.as_ptr().cast(), ElementType::Float64);
+            assert!(same(found, greater(change, 2.0)), "{old} {new}: {found} beside another");
+        }
     }
 }
 
@@ -344,6 +385,8 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
     let mut dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
     dims[dimensions - 1] += more;
     let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
+    // In a third of the cases some numbers are infinite or NaN.
+    let rare = random.one_of(&[0, 0, 2]);
     let arrays = described
         .rule()
         .arrays
@@ -353,7 +396,7 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
                 Type::Of(element) => *element,
                 _ => real,
             };
-            let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { 0 };
+            let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { rare };
             numbers(some, element, &dims, &mut random)
         })
         .collect();
@@ -388,7 +431,7 @@ fn random_rules(cases: std::ops::Range<u64>) {
         for iteration in 0..done {
             let before = expected.clone();
             plain(rule, &mut expected, coefficients, iteration..iteration + 1);
-            let changes = before.iter().zip(&expected).map(|(old, new)| change(rule, old, new));
+            let changes = before.iter().zip(&expected).map(|(old, new)| change(old, new));
             let (residual, change) =
                 (report.residuals[iteration as usize], changes.fold(0.0, greater));
             let same = residual == change || residual.is_nan() && change.is_nan();

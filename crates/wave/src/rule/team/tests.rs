@@ -30,7 +30,7 @@ fn expected(rule: &Rule, arrays: &[Array], iterations: u64) -> (Vec<Array>, Vec<
     for iteration in 0..iterations {
         let before = fields.clone();
         plain(rule, &mut fields, &coefficients, iteration..iteration + 1);
-        let all = before.iter().zip(&fields).map(|(old, new)| change(rule, old, new));
+        let all = before.iter().zip(&fields).map(|(old, new)| change(old, new));
         changes.push(all.fold(0.0, rule::greater));
     }
     (fields, changes)

@@ -251,7 +251,7 @@ impl Described {
     fn understand(text: &str) -> Result<Self, Fault> {
         let file = File::parse(text)?;
         let rule = file.rule(text)?;
-        let mut code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
+        let code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
             false => None,
             true => compile::compile(&rule.graph, rule.roots[0], file.coefficients().len()),
         };

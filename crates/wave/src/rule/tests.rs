@@ -7,9 +7,9 @@ use syncline_store::array::{Array, ArraySource, Number};
 use syncline_testkit::{Random, cases, seed};
 
 use super::fields::Input;
+use super::greater;
 use super::plain::plain;
-use super::plan::ArrayPlan;
-use super::{Rule, greater};
+use super::plan::{ArrayPlan, Question};
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
 use crate::target::{Leftovers, Target};
@@ -43,6 +43,7 @@ struct Setting {
     depth: u64,
     band: usize,
     piece: usize,
+    flight: usize,
 }
 
 impl Setting {
@@ -129,7 +130,7 @@ impl Setting {
             passes: iterations.div_ceil(self.depth),
             band: self.band,
             piece: self.piece,
-            flight: self.threads + 1,
+            flight: self.flight,
             memory: 0,
         }
     }
@@ -363,11 +364,16 @@ pub(super) struct Case {
 
 /// Returns a case, unless its description is wrong by chance.
 pub(super) fn case(case: u64) -> Option<Case> {
-    wider_case(case, 0)
+    shaped_case(case, 0, true)
 }
 
 /// Returns a case whose arrays have some columns more.
 pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
+    shaped_case(case, more, false)
+}
+
+/// Returns a case whose arrays have some columns more, and which may have few slabs.
+fn shaped_case(case: u64, more: usize, few: bool) -> Option<Case> {
     let mut random = Random::new(case);
     let (text, dimensions) = description(&mut random);
     let described = match Described::parse(&text) {
@@ -384,6 +390,10 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
     let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
     let mut dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
     dims[dimensions - 1] += more;
+    // Of a few slabs a pass has all at once.
+    if few && random.one_in(4) {
+        dims[0] = random.within(1..=3);
+    }
     let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
     // In a third of the cases some numbers are infinite or NaN.
     let rare = random.one_of(&[0, 0, 2]);
@@ -413,10 +423,12 @@ fn random_rules(cases: std::ops::Range<u64>) {
         let arrays: Vec<&Array> = arrays.iter().collect();
         let (input, coefficients) = arrays.split_at(rule.fields);
         let iterations = random.below(8_u64);
+        let threads = random.within(1..=3);
         let settings = Setting {
             depth: random.within(1..=8) as u64,
             band: random.within(1..=20),
-            threads: random.within(1..=3),
+            threads,
+            flight: random.within(1..=threads + 1),
             piece: random.within(1..=60),
             lanes: random.one_of(&every_lanes()),
         };
@@ -451,4 +463,95 @@ fn random_rules(cases: std::ops::Range<u64>) {
 fn random_rules_have_the_bits_of_the_plain_loop() {
     let first = seed(0);
     random_rules(first..first + u64::from(cases(600)));
+}
+
+/// Asks for plans of descriptions with arrays of these shapes, some of them on file.
+fn plans(described: &Described, dims: [usize; 3], random: &mut Random) -> (bool, u64) {
+    let rule = described.rule();
+    let of = |value: &Type| if let Type::Of(one) = value { *one } else { ElementType::Float64 };
+    let elements: Vec<_> = rule.arrays.iter().map(|(_, value)| of(value)).collect();
+    let on_file: Vec<_> = elements.iter().map(|_| random.one_in(2)).collect();
+    let question = Question {
+        rule,
+        dims,
+        members: 1,
+        elements: &elements,
+        on_file: &on_file,
+        result_on_file: random.one_in(2),
+        copied: false,
+        iterations: random.within(1..=50) as u64,
+        converges: random.one_in(2),
+        depth: if random.one_in(3) { Some(random.within(1..=9) as u64) } else { None },
+        deepest: u64::MAX,
+        threads: random.within(1..=9),
+        flight: None,
+        around: 0,
+        memory: 1,
+        cache: 1 << 20,
+        disk: if random.one_in(2) { Some(1e9) } else { None },
+    };
+    let Err(Error::StreamMemory { needed, instead, .. }) = question.answer() else {
+        panic!("{dims:?}: a byte suffices")
+    };
+    let plan = Question { memory: needed, ..question }.answer().unwrap();
+    assert_eq!(plan.memory, needed, "{dims:?}: {plan:?}");
+    let less = Question { memory: needed - 1, ..question }.answer();
+    let same =
+        |error: &Error| matches!(error, Error::StreamMemory { needed: n, .. } if *n == needed);
+    assert!(less.as_ref().is_err_and(same), "{dims:?}: {needed} {less:?}");
+    (instead.is_some(), needed)
+}
+
+#[test]
+fn the_least_memory_of_a_plan_suffices() {
+    for number in seed(0)..seed(0) + u64::from(cases(200)) {
+        let mut random = Random::new(number);
+        let (text, dimensions) = description(&mut random);
+        let Ok(described) = Described::parse(&text) else { continue };
+        let mut size = |most: &[usize]| random.within(1..=random.clone().one_of(most));
+        let dims = match dimensions {
+            2 => [size(&[1, 5, 10_000]), 1, size(&[1, 100, 1_000_000])],
+            _ => [size(&[1, 5, 300]), size(&[1, 300]), size(&[1, 1000])],
+        };
+        let (is_turned, _) = plans(&described, dims, &mut random);
+        assert_eq!(is_turned, dims[1].max(dims[2]) > dims[0], "{dims:?}");
+    }
+}
+
+/// A field of few slabs takes a copy of it on each side of a pass, and one for each level.
+#[test]
+fn few_long_rows_take_few_copies() {
+    let texts = [
+        "update = 'u = (old.n + old.s + old.e + old.w) / 4'",
+        "update = 'u = (n + s + e + w) / 4'",
+    ];
+    for (text, edges) in texts.iter().flat_map(|text| [(text, "'clamped'"), (text, "0")]) {
+        let text = format!("name = 'c'\nfield = 'u'\nedges = {edges}\n{text}");
+        let described = Described::parse(&text).unwrap();
+        for (slabs, copies) in [(1, 6.0), (2, 6.0), (7, 5.0), (50, 1.0)] {
+            let elements = [ElementType::Float64];
+            let question = Question {
+                rule: described.rule(),
+                dims: [slabs, 1, 4_000_000],
+                members: 1,
+                elements: &elements,
+                on_file: &[true],
+                result_on_file: true,
+                copied: false,
+                iterations: 5,
+                converges: false,
+                depth: None,
+                deepest: u64::MAX,
+                threads: 2,
+                flight: None,
+                around: 0,
+                memory: 1,
+                cache: 1 << 20,
+                disk: None,
+            };
+            let Err(Error::StreamMemory { needed, .. }) = question.answer() else { panic!() };
+            let found = needed as f64 / (slabs * 32_000_000) as f64;
+            assert!(found < copies, "{text}: {found} copies of {slabs} slabs");
+        }
+    }
 }

@@ -247,6 +247,8 @@ fn random_bands(cases: std::ops::Range<u64>) {
             depth: Some(depth),
             deepest: depth,
             threads: flight - 1,
+            flight: None,
+            around: 0,
             memory: u64::MAX,
             cache: 1 << 20,
             disk: None,

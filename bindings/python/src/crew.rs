@@ -257,6 +257,7 @@ impl Inner {
                 let (kind, tries, published) = match &error {
                     TaskError::Worker { tries, published, .. } => ("died", *tries, *published),
                     TaskError::TimedOut { tries, published, .. } => ("late", *tries, *published),
+                    TaskError::Killed => ("cancelled", 1, Default::default()),
                     _ => ("other", 1, Default::default()),
                 };
                 let [chunk, item, ..] = published;
@@ -498,6 +499,19 @@ impl Crew {
             }
             is_withdrawn
         })
+    }
+
+    /// Ends tasks: takes them back, or kills the workers that run them. Their outcomes follow.
+    fn kill(&self, py: Python<'_>, these: Vec<u64>) {
+        py.detach(|| {
+            self.inner.paused(|driven| {
+                self.inner.empty_inbox(driven);
+                let Driven { pool: Some(pool), tokens } = driven else { return };
+                let killed = tokens.iter().filter(|(_, token)| these.contains(token));
+                killed.for_each(|(id, _)| pool.kill(*id));
+            });
+            self.inner.waker.wake();
+        });
     }
 
     /// Ends the pool: waits for idle workers if `gently`, and kills the others. Tasks that have not

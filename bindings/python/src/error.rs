@@ -40,11 +40,13 @@ pub(crate) fn of_sweep(py: Python<'_>, error: &WaveError) -> PyErr {
         WaveError::OfArrays { .. } | WaveError::Function { .. } | WaveError::Undeclared { .. } => {
             "KernelError"
         }
-        WaveError::StreamMemory { allowed, depth, needed, .. } => {
+        WaveError::StreamMemory { allowed, depth, needed, instead, .. } => {
             let lacking = Size(needed.saturating_sub(*allowed));
+            let turn = instead.filter(|instead| instead.starts_with("turn"));
+            let less = turn.map_or_else(String::new, |turn| format!("; to need less, {turn}"));
             let message = format!(
                 "{depth} iteration(s) in one pass need buffers of {}, for which the memory allowed \
-                 lacks {lacking} at least",
+                 lacks {lacking} at least{less}",
                 Size(*needed)
             );
             return exception(py, "MemoryBoundError", message);

@@ -75,6 +75,10 @@ def cancel(pool, made, called):
     interrupted(lambda: [future.cancel() for future in reversed(made)], 200e-6)
 
 
+def kill(pool, made, called):
+    interrupted(lambda: [future.kill() for future in reversed(made)], 200e-6)
+
+
 def as_completed(pool, made, called):
     interrupted(lambda: list(futures.as_completed(made)), 500e-6)
 
@@ -96,13 +100,13 @@ pool.submit(tasks.square, 1).result(LIMIT)
 for number in range(rounds):
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     made = [pool.submit(tasks.square, value) for value in range(rng.randint(1, 8))]
-    use = rng.choice([results, callbacks, cancel, as_completed, another_thread, items])
+    use = rng.choice([results, callbacks, cancel, kill, as_completed, another_thread, items])
     use(pool, made, [])
     for value, future in enumerate(made):
         try:
             assert future.result(LIMIT) == value**2
         except futures.CancelledError:
-            assert use is cancel
+            assert use in (cancel, kill)
     if number % 50 == 49:
         for value in range(20):
             pool.submit(tasks.square, value)

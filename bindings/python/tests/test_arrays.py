@@ -620,7 +620,7 @@ def test_points_without_data_have_not_changed(u, kernel):
         )
         reports.append((report.residuals, report.converged))
     assert reports[0] == reports[1] and reports[0][1] is not None
-    # Where it does not mean that, NaN is a change.
+    # Where it does not mean that, NaN spreads: each iteration changes points to it.
     u[5, 4] = np.nan
     with pytest.warns(syncline.ConvergenceWarning):
         _, report = syncline.sweep(kernel, u, iterations=3, until=0.1, full_output=True)

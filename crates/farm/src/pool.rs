@@ -392,6 +392,8 @@ pub enum TaskError {
     /// This process is a copy, made by `fork`, of the pool's process or of the worker that ran the
     /// task.
     Forked,
+    /// The task was not wanted any more ([`Pool::kill`]).
+    Killed,
 }
 
 impl fmt::Display for TaskError {
@@ -412,6 +414,7 @@ impl fmt::Display for TaskError {
             TaskError::Forked => {
                 f.write_str("this process is a copy that fork() has made, and is not in the pool")
             }
+            TaskError::Killed => f.write_str("it was not wanted any more"),
         }
     }
 }
@@ -530,6 +533,17 @@ where
     /// it was taken back.
     pub fn withdraw(&mut self, id: TaskId) -> bool {
         self.manager.take_back(id.0)
+    }
+
+    /// Ends a task without its result: its outcome is [`TaskError::Killed`], whatever the
+    /// [retries](PoolBuilder::retries). If a worker runs it, that worker is killed, with the
+    /// processes that it has started; tasks of its batch run again, as after any death. A worker
+    /// that was handed the task and has not begun it is killed when it begins it. A task that ends
+    /// meanwhile keeps its result.
+    ///
+    /// Members of a team and workers that steal are not killed: what they were given runs on.
+    pub fn kill(&mut self, id: TaskId) {
+        self.manager.kill_task(id.0);
     }
 
     /// Handles what workers have sent and the deaths of workers, without a wait: a worker that has

@@ -251,7 +251,7 @@ unsafe fn copy_out<T: Real>(field: &[T], small: &Small, block: &Rows<T>, norm: b
         let old = unsafe { slice::from_raw_parts_mut(first, new.len()) };
         if norm {
             greatest =
-                new.iter().zip(&*old).fold(greatest, |norm, (n, o)| norm.greater((*n - *o).abs()));
+                new.iter().zip(&*old).fold(greatest, |norm, (new, old)| norm.raised(*old, *new));
         }
         old.copy_from_slice(new);
     }

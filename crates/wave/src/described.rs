@@ -251,11 +251,10 @@ impl Described {
     fn understand(text: &str) -> Result<Self, Fault> {
         let file = File::parse(text)?;
         let rule = file.rule(text)?;
-        let mut code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
+        let code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
             false => None,
             true => compile::compile(&rule.graph, rule.roots[0], file.coefficients().len()),
         };
-        code.iter_mut().for_each(|code| code.nan_stays = rule.nan_stays);
         let (fields, coefficients) = (file.fields(), file.coefficients());
         Ok(Described { name: file.into_name(), fields, coefficients, rule, code })
     }

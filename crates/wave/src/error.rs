@@ -118,7 +118,11 @@ pub enum Error {
         "the memory allowed for the sweep, {}, cannot hold the window of rows for {depth} iteration(s) in one \
          pass, which needs {} ({needed} bytes); {}",
         Size(*allowed), Size(*needed),
-        if *on_team { "allow each member at least that much" } else { "allow at least that much, or run it in blocks" }
+        match (on_team, instead) {
+            (true, _) => "allow each member at least that much".to_owned(),
+            (false, Some(instead)) => format!("allow at least that much, or {instead}"),
+            (false, None) => "allow at least that much".to_owned(),
+        }
     )]
     StreamMemory {
         /// The memory bound, in bytes.
@@ -129,6 +133,8 @@ pub enum Error {
         needed: u64,
         /// Whether the bound is that of a member of a team.
         on_team: bool,
+        /// What to do that takes less memory, if anything does.
+        instead: Option<&'static str>,
     },
     /// The sweep cannot be streamed.
     #[error("{name} cannot be streamed: {why}")]

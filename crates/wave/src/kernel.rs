@@ -232,12 +232,6 @@ pub(crate) trait Update: Sync {
         coefficients: [*const L::Element; R],
     ) -> [L; R];
 
-    /// Returns how much values have changed.
-    #[inline(always)]
-    fn change<L: Vector>(&self, old: L, new: L) -> L {
-        (new - old).abs()
-    }
-
     /// Updates [`TOGETHER`](crate::strip::TOGETHER) strips in [`FUSED`](crate::strip::FUSED)
     /// iterations, at the positions of the next `values` values, one at least. Returns whether it
     /// has: otherwise the caller updates vector by vector.

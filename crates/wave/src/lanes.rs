@@ -249,6 +249,18 @@ pub trait Vector: Lane {
     /// elsewhere.
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self;
 
+    /// Returns a norm raised to the change of values from `old` to `new`, per value: 0 if they are
+    /// equal or both NaN; NaN, which is greater than any number, if one of them is.
+    #[inline(always)]
+    fn raised(self, old: Self, new: Self) -> Self {
+        // The maximum is the norm where the difference is NaN: of two NaNs, of two infinities of
+        // one sign, and of a NaN and a number, which alone makes `one` NaN.
+        let grown = (new - old).abs().max(self);
+        let of_nan = Self::choose(new.equal(new), old, Self::splat(0.0));
+        let one = Self::choose(old.equal(old), new, of_nan);
+        Self::choose(one.equal(one), grown, one)
+    }
+
     /// Returns the greater of a norm and a change, per value; NaN is greater than any number.
     #[inline(always)]
     fn greater(self, change: Self) -> Self {

@@ -58,6 +58,7 @@ use syncline_store::ElementType;
 
 pub(crate) use self::function::{Around, Code, Context, Function};
 use crate::described::graph::{Graph, Id, Node, Read, Type};
+use crate::lanes::Vector;
 use crate::{Neighbour, Stencil};
 
 /// What a kernel sees beyond the ends of an axis.
@@ -167,8 +168,6 @@ pub(crate) struct Rule {
     pub(crate) functions: Vec<Function>,
     /// What runs each piece, for functions that need it.
     pub(crate) around: Option<Around>,
-    /// Whether NaN means no data in a field: then a value that stays NaN has not changed.
-    pub(crate) nan_stays: bool,
 }
 
 impl Rule {
@@ -248,49 +247,44 @@ pub(crate) fn greater(norm: f64, change: f64) -> f64 {
     if norm.is_nan() || change <= norm { norm } else { change }
 }
 
-/// Returns the greatest change of `n` values; NaN is greater than any number. If `nan_stays`, a
-/// value that was NaN and is NaN has not changed.
+/// Returns the greatest change of `n` values: 0 for a value that is equal before and after, or NaN
+/// before and after; NaN, which is greater than any number, for one that is NaN once.
 ///
 /// # Safety
 /// `old` and `new` must be valid for reads of `n` values of the type; they need not be aligned.
-unsafe fn change(
-    element: ElementType,
-    nan_stays: bool,
-    old: *const u8,
-    new: *const u8,
-    n: usize,
-) -> f64 {
+unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize) -> f64 {
     /// # Safety
     /// The conditions of [`change`] must hold for values of `T`.
-    unsafe fn of<T: Copy>(
+    unsafe fn of<T: Copy, N>(
         old: *const u8,
         new: *const u8,
         n: usize,
-        difference: impl Fn(T, T) -> f64,
-    ) -> f64 {
+        least: N,
+        raised: impl Fn(N, T, T) -> N,
+    ) -> N {
         let (old, new) = (old.cast::<T>(), new.cast::<T>());
         // SAFETY: `i` is less than `n`.
-        let each = (0..n).map(|i| unsafe {
-            difference(old.add(i).read_unaligned(), new.add(i).read_unaligned())
-        });
-        each.fold(0.0, greater)
+        let pair = |i| unsafe { (old.add(i).read_unaligned(), new.add(i).read_unaligned()) };
+        (0..n).map(pair).fold(least, |norm, (old, new)| raised(norm, old, new))
     }
-    let real = |x: f64, y: f64, change: f64| match nan_stays && x.is_nan() && y.is_nan() {
-        true => 0.0,
-        false => change,
-    };
     // SAFETY: the values are of this type, as the caller guarantees.
     unsafe {
         match element {
-            ElementType::Float64 => of::<f64>(old, new, n, |x, y| real(x, y, (y - x).abs())),
-            ElementType::Float32 => {
-                of::<f32>(old, new, n, |x, y| real(x.into(), y.into(), (y - x).abs().into()))
+            ElementType::Float64 => of(old, new, n, 0.0, <f64 as Vector>::raised),
+            ElementType::Float32 => of(old, new, n, 0.0, <f32 as Vector>::raised).into(),
+            ElementType::Uint8 => of(old, new, n, 0, |m: u8, x, y: u8| m.max(y.abs_diff(x))).into(),
+            ElementType::Int16 => {
+                of(old, new, n, 0, |m: u16, x, y: i16| m.max(y.abs_diff(x))).into()
             }
-            ElementType::Uint8 => of::<u8>(old, new, n, |x, y| x.abs_diff(y).into()),
-            ElementType::Int16 => of::<i16>(old, new, n, |x, y| x.abs_diff(y).into()),
-            ElementType::Uint16 => of::<u16>(old, new, n, |x, y| x.abs_diff(y).into()),
-            ElementType::Int32 => of::<i32>(old, new, n, |x, y| x.abs_diff(y).into()),
-            ElementType::Int64 => of::<i64>(old, new, n, |x, y| x.abs_diff(y) as f64),
+            ElementType::Uint16 => {
+                of(old, new, n, 0, |m: u16, x, y: u16| m.max(y.abs_diff(x))).into()
+            }
+            ElementType::Int32 => {
+                of(old, new, n, 0, |m: u32, x, y: i32| m.max(y.abs_diff(x))).into()
+            }
+            ElementType::Int64 => {
+                of(old, new, n, 0, |m: u64, x, y: i64| m.max(y.abs_diff(x))) as f64
+            }
         }
     }
 }

@@ -430,6 +430,9 @@ impl<K> Sweep<K> {
 
     /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
     ///
+    /// A point that is infinite, or NaN, before and after an iteration has not changed in it. One
+    /// that becomes NaN, or ceases to be NaN, changes by NaN, which is more than any tolerance.
+    ///
     /// A streamed sweep detects convergence at the end of a pass, so it runs at most
     /// [`depth`](Sweep::depth) - 1 iterations too many. In blocks, with the orders that chain
     /// iterations, some blocks are ahead of the last one when convergence is detected; all blocks

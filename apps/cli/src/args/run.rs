@@ -68,6 +68,9 @@ pub(crate) struct RunArgs {
     pub(crate) local: bool,
     /// Stop when no point changes by more than TOL in an iteration
     ///
+    /// A point that is infinite, or NaN, before and after has not changed. One that becomes NaN, or
+    /// ceases to be NaN, has changed by more than any TOL.
+    ///
     /// Streamed: the change is known at the end of a pass, and the sweep runs to that end; see
     /// --exact-stop. In blocks, with the orders wave and max-parallel, the first blocks are ahead
     /// when the change becomes known. All blocks then stop at one common iteration, which is later

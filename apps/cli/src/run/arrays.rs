@@ -245,16 +245,19 @@ impl Job<'_> {
         // while it computes.
         let rest = left.saturating_sub(whole - held);
         let threads = self.threads();
+        let resumes = self.goes_on()?;
         let in_memory = whole - held < left
-            && !self.goes_on()?
+            && !resumes
             && self.passes(left, threads, sources.split_at(count), true) != Some(1)
             && self.passes(rest, threads, sources.split_at(count), false).is_some();
         let sweep = self.sweep(if in_memory { rest } else { left.max(1) }, threads);
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let coefficients = sources.split_off(count);
-        sweep
-            .plan_arrays(&sources, &coefficients, !in_memory)
-            .map_err(|why| self.explain(why, threads, held))?;
+        sweep.plan_arrays(&sources, &coefficients, !in_memory).map_err(|why| {
+            let of = (&sources[..], &coefficients[..]);
+            let why = if resumes { why } else { self.or_in_memory(why, of, whole - held) };
+            self.explain(why, threads, held)
+        })?;
         let points: usize = dims.iter().product();
         let bar = signals.bar(LINE);
         let iterations = self.args.iterations;
@@ -465,16 +468,38 @@ impl Job<'_> {
         }
     }
 
+    /// Returns an error of too little memory for a run from files to files with what a run in
+    /// memory, beside `more` bytes of arrays, needs instead, if that is less.
+    fn or_in_memory(
+        &self,
+        error: WaveError,
+        (fields, coefficients): (&[ArraySource], &[ArraySource]),
+        more: u64,
+    ) -> WaveError {
+        match (error, self.sweep(1, self.threads()).plan_arrays(fields, coefficients, false)) {
+            (
+                WaveError::StreamMemory { allowed, depth, needed, on_team, instead },
+                Err(WaveError::StreamMemory { needed: in_memory, .. }),
+            ) => {
+                let needed = needed.min(more.saturating_add(in_memory));
+                WaveError::StreamMemory { allowed, depth, needed, on_team, instead }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Adds to an error of too little memory what the program itself takes, and to one of an array
     /// its file.
     fn explain(&self, error: WaveError, threads: usize, held: u64) -> Error {
         match error {
-            WaveError::StreamMemory { needed, .. } => {
-                let piece = match held {
-                    0 => "the buffers of a pass take",
-                    _ => "the buffers of a pass, with the arrays that are converted, take",
+            WaveError::StreamMemory { needed, instead, .. } => {
+                let with = match held {
+                    0 => "",
+                    _ => ", with the arrays that are converted,",
                 };
-                self.bound.too_small_for_arrays(threads as u64, piece.to_owned(), needed + held)
+                let less = instead.map_or_else(String::new, |way| format!(" (for less, {way})"));
+                let piece = format!("the buffers of a pass{with}{less} take");
+                self.bound.too_small_for_arrays(threads as u64, piece, needed + held)
             }
             WaveError::ArrayType { ref name, .. }
             | WaveError::ArrayShape { ref name, .. }

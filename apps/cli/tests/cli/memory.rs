@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use syncline_store::array::Array;
 use syncline_store::{Block, DataDir, ElementType, Grid, model::io_model};
 use syncline_testkit::is_soak;
 
@@ -219,6 +220,28 @@ fn the_least_of_wide_rows_suffices() {
     let report = with_the_least(folder.path(), line, "1M", &["with rows of 30000 from 6 matrices"]);
     let (peak, bound) = peak_and_bound(&report);
     assert!(peak > bound / 2, "the bound is not much more than what is needed: {report}");
+}
+
+/// A kernel over arrays of few long rows: a copy of them on each side, and one for each level.
+#[test]
+fn the_least_of_few_long_rows_suffices() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for edges in ["\"clamped\"", "0"] {
+        let update = "u = (old.n + old.s + old.e + old.w) / 4";
+        let text = format!("name = \"c\"\nfield = \"u\"\nedges = {edges}\nupdate = \"{update}\"");
+        std::fs::write(path.join("c.toml"), text).unwrap();
+        for (rows, cols) in [(1, 1_000_000), (3, 400_000)] {
+            let array = Array::zeros(ElementType::Float64, &[rows, cols]).unwrap();
+            std::fs::remove_file(path.join("u.npy")).ok();
+            array.create(&path.join("u.npy")).unwrap().commit().unwrap();
+            let line = "run c.toml . --iterations 5 --output o.npy --force";
+            let parts = ["the buffers of a pass", "turn the arrays", "allow at least"];
+            let report = with_the_least(path, line, "1M", &parts);
+            let (_, bound) = peak_and_bound(&report);
+            assert!(bound < (rows * cols * 8 * 7 + (8 << 20)) as u64, "{report}");
+        }
+    }
 }
 
 #[test]

@@ -84,6 +84,16 @@ class Future(futures.Future):
             self._pool._cancel(self)
         return self.cancelled()
 
+    def kill(self):
+        """Cancel the task even if a worker has it; return whether it is cancelled.
+
+        The worker that runs it is killed, with the processes that it has started, and another one
+        takes its place. Other tasks go on; those of its `batch` run again.
+        """
+        if self._state not in DONE:
+            self._pool._kill(self)
+        return self.cancelled()
+
     def add_done_callback(self, fn):
         """Call ``fn`` with the future when it is done, or at once.
 

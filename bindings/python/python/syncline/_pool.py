@@ -71,9 +71,10 @@ class Pool(futures.Executor):
     none at all for those of `syncline.empty`. Those of results are there, too: a child that
     ``os.fork`` makes shares them with its parent, so copy what either of them changes.
 
-    At the end of a ``with`` block the pool waits for its tasks. If the block raises, and at the end
-    of the interpreter, they are cancelled, and workers that still compute are killed. If the
-    process is killed, so are its workers.
+    At the end of a ``with`` block the pool waits for its tasks. If the block or this wait raises,
+    as after Ctrl-C, and at the end of the interpreter, they are cancelled, and workers that still
+    compute are killed. If the process is killed, so are its workers. Without a ``with`` block,
+    `Future.kill` ends a task that runs, and `kill_workers` all of them.
 
     Examples
     --------
@@ -205,7 +206,13 @@ class Pool(futures.Executor):
         pickled = self._pickle((self._function(fn), args, kwargs), parts, (args, kwargs))
         future = Future(self)
         task = One(future, (args, kwargs), pickled, parts, priority, cost)
-        task.send(self)
+        try:
+            task.send(self)
+        except BaseException:
+            # No one has its future.
+            if task.token is not None:
+                self._crew.kill([task.token])
+            raise
         return future
 
     def map(
@@ -241,7 +248,9 @@ class Pool(futures.Executor):
         iterator
             The results. The exception of an item is raised where its result would be, unless
             ``return_exceptions``; as in `concurrent.futures` the iterator ends there, and items
-            that have not begun are cancelled.
+            that have not begun are cancelled. If Ctrl-C, or another exception that is no
+            `Exception`, ends a wait for a result, the workers that run items of this call are
+            killed as well.
         """
         self._check()
         if chunksize is not None:
@@ -268,6 +277,11 @@ class Pool(futures.Executor):
             background.
         cancel_futures : bool
             Cancel the tasks that no worker has begun.
+
+        Notes
+        -----
+        Ctrl-C ends the wait. The pool then takes no tasks, and those that are left go on: call
+        `shutdown` again to wait for them, or `kill_workers` to end them.
         """
         if self._pid != os.getpid():
             return
@@ -283,6 +297,15 @@ class Pool(futures.Executor):
         elif not self._finishing:
             self._finishing = True
             threading.Thread(target=self._finish, name="syncline-shutdown", daemon=True).start()
+
+    def kill_workers(self):
+        """End the pool at once: kill the workers, and what they have started.
+
+        Tasks that have not ended end with a `PoolError`. (`concurrent.futures` has a method of this
+        name from Python 3.14 on.)
+        """
+        if self._pid == os.getpid():
+            self._end(gently=False)
 
     def _finish(self):
         # A task of a `map` is followed by the next one before it goes.
@@ -321,9 +344,14 @@ class Pool(futures.Executor):
 
     def __exit__(self, kind, error, trace):
         if kind is None:
-            self.shutdown(wait=True)
-        elif self._pid == os.getpid():
-            self._end(gently=False)
+            try:
+                self.shutdown(wait=True)
+            except BaseException:
+                # An interrupt of the wait.
+                self.kill_workers()
+                raise
+        else:
+            self.kill_workers()
         return False
 
     def __del__(self):
@@ -367,6 +395,14 @@ class Pool(futures.Executor):
             # The thread that drives does so too: here it is for the caller's next look.
             future._finish(state=CANCELLED_AND_NOTIFIED)
 
+    def _kill(self, future):
+        token = future._token
+        self._check_process()
+        if token is not None:
+            self._crew.kill([token])
+            # Its worker may be handed the task, and not have begun it.
+            future._finish(state=CANCELLED_AND_NOTIFIED)
+
     def _function(self, fn):
         """Return the pickle of a function; those that are pickled by name are kept."""
         if type(fn) is not types.FunctionType:
@@ -399,7 +435,7 @@ class Pool(futures.Executor):
 
         made, cause = attempt(lambda: pickled_by(pickle))
         if cause is None and b"__main__" not in made[0]:
-            return kept(*made)
+            return _of_main(kept(*made))
         try:
             import cloudpickle
         except ImportError:
@@ -412,14 +448,25 @@ class Pool(futures.Executor):
                 ) from cause
             if _main_data() is None:
                 raise TaskPicklingError(
-                    "a function or class of an interactive session goes to workers by cloudpickle: "
-                    "pip install cloudpickle"
+                    "a function or class of an interactive session, of standard input or of a "
+                    "__main__.py goes to workers by cloudpickle: pip install cloudpickle"
                 )
             return _worker.NEEDS_MAIN + kept(*made)
         made, cause = attempt(lambda: pickled_by(cloudpickle))
         if cause is not None:
             raise TaskPicklingError(f"{_short(told)} cannot be pickled: {cause}") from cause
-        return kept(*made)
+        return _of_main(kept(*made))
+
+
+def _of_main(pickled):
+    """Return a pickle with a mark if it names what only the main module has.
+
+    In a worker, and in a process that `multiprocessing` has started without a fork, the main module
+    is one that was imported as ``__mp_main__``, and so are the names of what it has.
+    """
+    if b"__mp_main__" in pickled and sys.modules["__main__"].__name__ == "__mp_main__":
+        return _worker.NEEDS_MAIN + pickled
+    return pickled
 
 
 def _real(name, value):
@@ -449,11 +496,15 @@ def _short(value):
 
 
 def _main_data():
-    """Return what a worker needs to import the main module; `None` if it is not a file."""
+    """Return what a worker needs to import the main module; `None` if it cannot be imported."""
     main = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", None) is None and not hasattr(
-        main, "__file__"
-    ):
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is None:
+        # Standard input has a name in angle brackets.
+        if not os.path.isfile(getattr(main, "__file__", None) or ""):
+            return None
+    elif name.rpartition(".")[2] == "__main__":
+        # That of a package, a folder or an archive, which runs whatever imports it.
         return None
     from multiprocessing import spawn
 

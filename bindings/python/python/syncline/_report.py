@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from ._sizes import told_size
 
 
@@ -162,3 +164,41 @@ def _convergence(residuals):
         f'<text x="4" y="16">largest change of a point in each iteration</text>'
         f"{''.join(lines)}</svg>"
     )
+
+
+def not_finite(result, change):
+    """Return what a largest change that is not finite says, and the points of results to look at.
+
+    `result` is what `sweep` returns. Paths, and arrays that are not in memory, are left out.
+    """
+    if math.isnan(change):
+        told, kind, is_such = (
+            "NaN: a point became NaN, or ceased to be NaN, in the last one",
+            "NaN",
+            np.isnan,
+        )
+    else:
+        told = "infinite: a point became infinite, or finite, in the last one"
+        kind, is_such = "infinite", np.isinf
+    if hasattr(result, "items"):
+        named = [(f" of {name}", one) for name, one in result.items()]
+    elif isinstance(result, tuple):
+        named = [(f" of {number}", one) for number, one in enumerate(result)]
+    else:
+        named = [("", result)]
+    for name, one in named:
+        array = one if isinstance(one, np.ndarray) else getattr(one, "data", None)
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+            continue
+        count, first = 0, None
+        # Some rows at a time: an array may be on file.
+        step = max(1, (1 << 20) // max(1, array[:1].size))
+        for begin in range(0, len(array), step):
+            such = is_such(array[begin : begin + step])
+            if first is None and such.any():
+                at = [int(i) for i in np.unravel_index(such.argmax(), such.shape)]
+                first = [begin + at[0], *at[1:]]
+            count += int(such.sum())
+        told += f"; {count} points of the result{name} are {kind}"
+        told += f", the first at {first}" if first else ""
+    return told

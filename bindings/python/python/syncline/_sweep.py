@@ -1,6 +1,7 @@
 """Sweeps: the same update of every point of an array, many times, inside a memory bound."""
 
 import atexit
+import math
 import operator
 import os
 import sys
@@ -27,7 +28,7 @@ from ._geotiff import check_place
 from ._kernel import names_of, prepare
 from ._output import Output
 from ._progress import Bar
-from ._report import Plan, Report
+from ._report import Plan, Report, not_finite
 from ._sizes import element_type, told_size, whole
 
 # A thread that sweeps when the interpreter ends is waited for.
@@ -406,7 +407,8 @@ def sweep(
     iterations : int
         The number of iterations, at most.
     until : float, optional
-        Stop when no point changes by more than this.
+        Stop when no point changes by more than this. One that stays infinite, or NaN, has not
+        changed; one that becomes NaN has changed by more.
     exact_stop : bool
         Stop exactly at the iteration that reaches ``until``, not at the end of its pass.
     memory : int or str, optional
@@ -550,12 +552,13 @@ def sweep(
         result = job.results(buffers)
     report = Report({**facts, "seconds": time.perf_counter() - begin})
     if until is not None and report.converged is None:
-        warnings.warn(
-            f"after {report.iterations} iterations the largest change is "
-            f"{report.residuals[-1] if report.residuals else 'unknown'}, more than {until}",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        change = report.residuals[-1] if report.residuals else None
+        told = f"after {report.iterations} iterations the largest change is "
+        if change is None or math.isfinite(change):
+            told += f"{'unknown' if change is None else change}, more than {until}"
+        else:
+            told += not_finite(result, change)
+        warnings.warn(told, ConvergenceWarning, stacklevel=2)
     return (result, report) if full_output else result
 
 

@@ -24,7 +24,7 @@ import threading
 import time
 
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
-from ._futures import CANCELLED_AND_NOTIFIED
+from ._futures import CANCELLED_AND_NOTIFIED, DONE
 from ._progress import Bar
 
 #: The time, in seconds, for which items of `map` are handed out together.
@@ -54,10 +54,10 @@ class One:
         # Shared memory among the arguments lives until the task has ended.
         self.arguments = arguments
         self.priority, self.cost, self.tries = priority, cost, 0
-        self.settled = None
+        self.token, self.settled = None, None
 
     def send(self, pool):
-        token = next(pool._tokens)
+        token = self.token = next(pool._tokens)
         pool._tasks[token] = self
         try:
             pool._crew.submit([(token, 0, self.pickled, self.parts, self.priority, self.cost)])
@@ -78,6 +78,8 @@ class One:
             self.settled = token
             self.tries += 1
             error = _error(failure, self.tries)
+            if self.future._state in DONE:
+                return  # it was killed
             if failure[0] in ("died", "late") and self.tries <= pool._retries:
                 return self.send(pool)
             return self.fail(error)
@@ -141,12 +143,19 @@ class Map:
         self.seconds, self.measured = 0.0, 0.0
         # The bytes of an item: the most that were seen.
         self.bytes = 1
+        # Whether items that run are not wanted, either.
+        self.is_killed = False
         self.lock, self.is_wanted = threading.RLock(), False
         self.is_told = False
         self.bar, self.failure = Bar() if progress is True else None, None
         self.progress = self.show if self.bar is not None else progress or None
         pool._maps.add(self)
-        self.more()
+        try:
+            self.more()
+        except BaseException:
+            # No one has the iterator.
+            self.kill()
+            raise
 
     def size(self):
         """Return the number of items that go together."""
@@ -230,6 +239,28 @@ class Map:
             if self.next < self.count:
                 self.cut, self.cut_error, self.next = self.next, error, self.count
 
+    def give_up(self, call):
+        """Call `cancel` or `kill`, unless all items have ended; twice if an interrupt ends it."""
+        if self.pool._pid == os.getpid() and self.ended.find(0) >= 0:
+            try:
+                call()
+            except BaseException:
+                call()
+                raise
+
+    def cancel(self):
+        """Submit no more items, and take back those that no worker has begun."""
+        self.stop(futures.CancelledError())
+        for chunk in list(self.under_way):
+            chunk.cancel(self.pool)
+
+    def kill(self):
+        """Submit no more items, and end those that are under way."""
+        self.is_killed = True
+        self.stop(futures.CancelledError())
+        tokens = [chunk.token for chunk in list(self.under_way) if chunk.token is not None]
+        self.pool._crew.kill(tokens)
+
     def settle(self, chunk, answer, failure):
         if failure is None:
             self.take(chunk, answer)
@@ -265,7 +296,7 @@ class Map:
     def lose(self, chunk, failure):
         """Handle the death of a worker: the item that ran has the error, the others run again."""
         kind, _, _, number, item = failure
-        if kind == "cancelled":
+        if kind == "cancelled" or self.is_killed:
             return self.fail(chunk.items, futures.CancelledError())
         if kind not in ("died", "late"):
             return self.fail(chunk.items, _error(failure, 1))
@@ -346,12 +377,13 @@ class Map:
                 # A result is not kept longer than its user does.
                 run.reverse()
                 yield from map(run.pop, itertools.repeat(-1, len(run)))
-        finally:
-            # What no worker has begun is not wanted any more.
-            if self.pool._pid == os.getpid() and self.ended.find(0) >= 0:
-                self.stop(futures.CancelledError())
-                for chunk in list(self.under_way):
-                    chunk.cancel(self.pool)
+        except GeneratorExit:
+            self.give_up(self.cancel)
+            raise
+        except BaseException as error:
+            # An interrupt may come from the keyboard again.
+            self.give_up(self.cancel if isinstance(error, Exception) else self.kill)
+            raise
 
     def wait(self, item):
         pool, crew = self.pool, self.pool._crew

@@ -16,6 +16,8 @@ NEEDS_MAIN = b"m"
 
 #: What the manager says of its main module, until it is needed.
 _main = None
+#: Why that module cannot be imported, if it was tried.
+_main_failure = None
 #: Whether this worker imports the main module of the manager.
 is_importing = False
 #: Whether this worker pickles what a task returns.
@@ -82,20 +84,46 @@ def _load(pickled, parts=()):
         pickled = pickled[1:]
         if _main is not None:
             _import_main()
+        if _main_failure is not None:
+            raise _main_failure
     return pickle.loads(pickled, buffers=parts)
 
 
 def _import_main():
     """Import the main module of the manager, as `multiprocessing` does."""
-    global _main, is_importing
+    global _main, _main_failure, is_importing
     from multiprocessing import spawn
+
+    from ._errors import Error, TaskPicklingError
 
     main, _main = _main, None
     is_importing = True
     try:
         spawn.prepare(main)
+    except Error as error:
+        _main_failure = error
+    except (Exception, SystemExit) as error:
+        _main_failure = TaskPicklingError(f"a worker cannot import the main module: {error!r}")
+        _main_failure.__cause__ = error
     finally:
         is_importing = False
+
+
+def _load_task(pickled, parts):
+    """Return the parts of a task; its function is the first of them.
+
+    What they raise that are unpickled says that the task cannot be had here.
+    """
+    try:
+        function, *rest = _load(pickled, parts)
+        return _function(function), *rest
+    except Exception as error:
+        from ._errors import Error, TaskPicklingError
+
+        if isinstance(error, (Error, MemoryError)):
+            raise
+        told = f"a worker cannot unpickle the task: {error!r}"
+        raise TaskPicklingError(told) from error
 
 
 def _function(pickled):
@@ -183,8 +211,7 @@ def run(pickled, parts):
     """Run a task."""
     try:
         _check_start()
-        function, items, options = _load(pickled, parts)
-        function = _function(function)
+        function, items, options = _load_task(pickled, parts)
         value = True, function(*items, **options)
     except BaseException as error:
         value = False, _outcome(error)
@@ -203,9 +230,9 @@ class Items:
         self.marked, self.failure = [], None
         try:
             _check_start()
-            function, columns, _ = _load(pickled, parts)
+            function, columns, _ = _load_task(pickled, parts)
             self.count = len(columns[0])
-            self.steps = map(_function(function), *columns)
+            self.steps = map(function, *columns)
         except BaseException as error:
             self.count, self.steps, self.failure = 0, iter(()), _outcome(error)
         self.begin = time.perf_counter()

@@ -49,6 +49,8 @@ const KILLED_EARLY: u32 = 100;
 const STARTUP: Duration = Duration::from_secs(10);
 /// The time that workers may need to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
+/// The time between two looks whether a worker has begun a task that is to end.
+const UNWANTED: Duration = Duration::from_millis(10);
 /// Bit of a task's number: it was forked by another task.
 const CHILD: Id = 1 << 63;
 
@@ -60,6 +62,8 @@ pub(crate) struct Job<T> {
     tries: u32,
     /// Whether a worker has it.
     handed: bool,
+    /// Whether it is to end without a result: see [`Manager::kill_task`].
+    unwanted: bool,
     /// For a child: the worker whose task forked it, and the number that the worker gave it.
     child: Option<(Vpid, u64)>,
 }
@@ -187,6 +191,8 @@ pub(crate) struct Manager<T, R> {
     /// began one.
     pub(crate) exited_early: u32,
     pub(crate) killed_early: u32,
+    /// The tasks of workers that are to end; some of them may have ended.
+    unwanted: Vec<Id>,
     outcomes: VecDeque<Outcome<R>>,
     /// Set by a waker, until the wait has ended.
     woken: Arc<AtomicBool>,
@@ -251,6 +257,7 @@ where
             mean: None,
             exited_early: 0,
             killed_early: 0,
+            unwanted: Vec::new(),
             outcomes: VecDeque::new(),
             woken: Arc::default(),
             given: 0,
@@ -264,7 +271,8 @@ where
         self.progress.submitted += 1;
         let Task { input, priority, cost } = task;
         self.ready.push(id, priority, cost);
-        let job = Job { task: input, priority, cost, tries: 0, handed: false, child: None };
+        let (tries, handed, unwanted, child) = (0, false, false, None);
+        let job = Job { task: input, priority, cost, tries, handed, unwanted, child };
         self.roots.push_back(Some(job));
         id
     }
@@ -357,6 +365,39 @@ where
             self.progress.failed -= 1;
         }
         may_go
+    }
+
+    /// Ends a task that no worker has begun; kills the worker that runs it, or that begins it later.
+    pub(crate) fn kill_task(&mut self, id: Id) {
+        let can_kill = self.steal_manager.is_none() && self.team.is_none();
+        match self.job_mut(id) {
+            None => (),
+            Some(job) if !job.handed => self.end(id, Err(TaskError::Killed)),
+            Some(job) if can_kill => {
+                job.unwanted = true;
+                self.unwanted.push(id);
+                self.check();
+            }
+            Some(_) => (),
+        }
+    }
+
+    /// Kills the workers that run tasks which are to end.
+    fn check_unwanted(&mut self) {
+        let mut unwanted = std::mem::take(&mut self.unwanted);
+        unwanted.retain(|id| self.job(*id).is_some());
+        for id in &unwanted {
+            let Some(worker) = self.workers.iter().find(|worker| worker.tasks.contains(id)) else {
+                continue;
+            };
+            let (vpid, reported) = (worker.vpid, worker.reported);
+            let running = self.transport.begun(vpid, reported).saturating_sub(reported);
+            let running = usize::try_from(running).ok().and_then(|running| running.checked_sub(1));
+            if worker.killed.is_none() && running.and_then(|at| worker.tasks.get(at)) == Some(id) {
+                self.kill(vpid, TaskError::Killed);
+            }
+        }
+        self.unwanted = unwanted;
     }
 
     /// Handles the events that have occurred, without a wait. One call handles all deaths.
@@ -570,7 +611,9 @@ where
         // fault.
         let moved_on = worker.killed.is_some() && begun > worker.killed_at;
         for (place, &id) in worker.tasks.iter().enumerate().rev() {
-            if place + 1 == at && !moved_on {
+            if self.job(id).is_some_and(|job| job.unwanted) {
+                self.end(id, Err(TaskError::Killed));
+            } else if place + 1 == at && !moved_on {
                 self.tried(id, &end, worker.killed.as_ref());
             } else {
                 self.again(id);
@@ -616,8 +659,15 @@ where
         self.end(id, Err(error));
     }
 
-    /// Returns the time at which the next task may exceed its time limit.
+    /// Returns the time at which the next task may exceed its time limit, or a worker may have begun
+    /// one that is to end.
     fn next_check(&self) -> Option<Instant> {
+        let soon = Instant::now().checked_add(UNWANTED).filter(|_| !self.unwanted.is_empty());
+        soon.into_iter().chain(self.next_late()).min()
+    }
+
+    /// Returns the time at which the next task may exceed its time limit.
+    fn next_late(&self) -> Option<Instant> {
         let timeout = self.builder.timeout?;
         let now = monotonic();
         let left = |worker: &WorkerState| {
@@ -646,8 +696,9 @@ where
         if since == 0 { 0 } else { since.max(syncline_process::jobs::continued_at()) }
     }
 
-    /// Kills the workers whose task exceeds the time limit.
+    /// Kills the workers whose task exceeds the time limit, or is to end.
     fn check(&mut self) {
+        self.check_unwanted();
         let Some(after) = self.builder.timeout else { return };
         let now = monotonic();
         let late = |worker: &&WorkerState| {

@@ -462,3 +462,34 @@ proptest! {
         prop_assert_eq!(pool.progress().lost, 0);
     }
 }
+
+#[test]
+fn a_task_that_is_killed_ends_whatever_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    for batch in [1, 4] {
+        let mut pool = builder(1).batch(batch).retries(5).start::<Work, Vec<u64>>().unwrap();
+        let ids: Vec<_> = [Work::Hang, Work::Square(3), Work::Hang, Work::Square(5), Work::Hang]
+            .map(|work| pool.submit(work))
+            .into();
+        // The last one is not handed out, others may be: the first hangs.
+        pool.look();
+        [4, 0, 2].map(|at| pool.kill(ids[at]));
+        let mut ended: Vec<_> = std::iter::from_fn(|| pool.next()).collect();
+        ended.sort_by_key(|outcome| outcome.id);
+        let results = ended.iter().map(|outcome| outcome.result.clone()).collect::<Vec<_>>();
+        let killed = || Err(TaskError::Killed);
+        assert_eq!(results, [killed(), Ok(vec![9]), killed(), Ok(vec![25]), killed()], "{batch}");
+        // It has ended, so nothing happens; and it is not killed because another one is.
+        ids.iter().for_each(|id| pool.kill(*id));
+        let waits = pool.submit(Work::Until(go.clone()));
+        let next = pool.submit(Work::Hang);
+        pool.look();
+        pool.kill(next);
+        std::fs::write(&go, "").unwrap();
+        let results: HashMap<_, _> =
+            std::iter::from_fn(|| pool.next()).map(|done| (done.id, done.result)).collect();
+        assert_eq!((&results[&waits], &results[&next]), (&Ok(vec![1]), &killed()), "{batch}");
+        std::fs::remove_file(&go).unwrap();
+    }
+}

@@ -125,9 +125,6 @@ impl File {
         let roots = parsed.roots.clone();
         let edges = [Edge::Fixed; 3];
         let fields = context.fields;
-        // Points without data stay.
-        let means_none = |array: &Array| array.nodata.is_some_and(|nodata| nodata.value.is_nan());
-        let nan_stays = context.arrays[..fields].iter().any(means_none);
         let functions = self.functions(&context, &parsed.arguments)?;
         let rule = Rule {
             dimensions,
@@ -141,7 +138,6 @@ impl File {
             directions,
             functions,
             around: None,
-            nan_stays,
         };
         Ok(Rule { edges: self.edges(text, &rule)?, ..rule })
     }

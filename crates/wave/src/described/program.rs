@@ -92,16 +92,6 @@ impl<const N: usize> Update for Program<'_, N> {
     }
 
     #[inline(always)]
-    fn change<L: Vector>(&self, old: L, new: L) -> L {
-        let change = (new - old).abs();
-        if !self.code.nan_stays {
-            return change;
-        }
-        let of_nan = L::choose(old.equal(old), change, L::splat(0.0));
-        L::choose(new.equal(new), change, of_nan)
-    }
-
-    #[inline(always)]
     unsafe fn run_strips<L: Vector>(
         &self,
         strips: [*mut L::Element; STRIPS],

@@ -387,8 +387,6 @@ pub(crate) struct Code {
     coefficients: usize,
     /// The neighbours that the steps read.
     stencil: Stencil,
-    /// Whether a value that stays NaN has not changed.
-    pub(crate) nan_stays: bool,
 }
 
 impl Code {
@@ -421,13 +419,7 @@ impl Code {
                 stored[*slot as usize] = true;
             }
         }
-        Code {
-            steps: steps.into(),
-            constants: constants.into(),
-            coefficients,
-            stencil,
-            nan_stays: false,
-        }
+        Code { steps: steps.into(), constants: constants.into(), coefficients, stencil }
     }
 
     pub(super) fn coefficients(&self) -> usize {

@@ -90,6 +90,11 @@ impl Bands {
         (self.slabs + self.late + self.levels * self.behind).div_ceil(self.band)
     }
 
+    /// Returns the greatest number of slabs of a band.
+    pub(crate) fn most_slabs(&self) -> usize {
+        self.band.min(self.slabs).max(1)
+    }
+
     /// Returns the slabs that come in with a band, along the direction.
     pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
         self.shifted(band, self.late)

@@ -57,6 +57,7 @@ use super::ordered::Part;
 use super::program::{Machine, Program, fill};
 use super::{Beyond, Edge, Rule};
 use crate::Result;
+use crate::described::graph::Read;
 use crate::lanes::Lanes;
 
 /// A coefficient of a pass.
@@ -79,8 +80,10 @@ pub(crate) struct Explicit<'r> {
     /// The rows that the program reads; and for each read its row, and its distance in bytes.
     rows: Vec<Row>,
     distances: Vec<(usize, isize)>,
-    /// For each read the numbers that it sees beyond the edges of the axes, if it sees any.
-    beyond: Vec<[Option<IoBuffer>; 3]>,
+    /// The numbers that reads see beyond an edge, with the length of a row; and for each read those
+    /// beyond the edges of the axes, if it sees any.
+    numbers: Vec<IoBuffer>,
+    beyond: Vec<[Option<usize>; 3]>,
 }
 
 /// A row that a program reads, by its distance from the points.
@@ -167,6 +170,45 @@ impl Engine for Explicit<'_> {
     }
 }
 
+/// Returns the number that a read sees beyond the edge of an axis, and its type.
+fn number_beyond(
+    rule: &Rule,
+    elements: &[ElementType],
+    read: &Read,
+    axis: usize,
+) -> Option<(f64, ElementType)> {
+    match rule.edges[axis] {
+        Edge::Value(value) if read.offset[axis] != 0 => {
+            Some((value, elements[read.array as usize]))
+        }
+        _ => None,
+    }
+}
+
+fn is_same(one: &(f64, ElementType), other: &(f64, ElementType)) -> bool {
+    one.0.to_bits() == other.0.to_bits() && one.1 == other.1
+}
+
+/// Returns the numbers that the reads of a rule see beyond the edges, each once with its type.
+fn beyond(rule: &Rule, elements: &[ElementType]) -> Vec<(f64, ElementType)> {
+    let mut all: Vec<(f64, ElementType)> = Vec::new();
+    for read in rule.reads() {
+        for axis in 0..3 {
+            let number = number_beyond(rule, elements, &read, axis);
+            if let Some(number) = number.filter(|one| !all.iter().any(|k| is_same(k, one))) {
+                all.push(number);
+            }
+        }
+    }
+    all
+}
+
+/// Returns the bytes of the numbers that a pass has for what is read beyond the edges.
+pub(crate) fn beyond_bytes(rule: &Rule, elements: &[ElementType], geometry: &Geometry) -> u64 {
+    let longest = geometry.width(false).max(1);
+    beyond(rule, elements).iter().map(|(_, element)| (longest * element.bytes() + 64) as u64).sum()
+}
+
 impl<'r> Explicit<'r> {
     /// Allocates the rings. `whole` has the coefficients that are in memory, by their index; they
     /// must stay there while the pass runs.
@@ -195,24 +237,21 @@ impl<'r> Explicit<'r> {
                 })
             })
             .collect::<Result<_>>()?;
-        let longest = geometry.width(false).max(1);
+        let (longest, mut numbers) = (geometry.width(false).max(1), Vec::new());
+        let kinds = beyond(rule, &elements);
+        for (value, element) in &kinds {
+            let mut buffer = IoBuffer::new(longest * element.bytes() + 64)?;
+            fill(buffer.as_mut_slice(), *value, *element);
+            numbers.push(buffer);
+        }
         let beyond = program
             .reads()
             .map(|read| {
-                let element = elements[read.array as usize];
-                let mut numbers = [None, None, None];
-                for (axis, numbers) in numbers.iter_mut().enumerate() {
-                    if let Edge::Value(value) = rule.edges[axis]
-                        && read.offset[axis] != 0
-                    {
-                        let mut buffer = IoBuffer::new(longest * 8 + 64)?;
-                        fill(buffer.as_mut_slice(), value, element);
-                        *numbers = Some(buffer);
-                    }
-                }
-                Ok(numbers)
+                let of = |axis| number_beyond(rule, &elements, &read, axis);
+                [0, 1, 2]
+                    .map(|axis| of(axis).and_then(|n| kinds.iter().position(|k| is_same(k, &n))))
             })
-            .collect::<Result<_>>()?;
+            .collect();
         let mut rows = Vec::new();
         let mut distances = Vec::new();
         for read in program.reads() {
@@ -234,6 +273,7 @@ impl<'r> Explicit<'r> {
             coefficients,
             rows,
             distances,
+            numbers,
             beyond,
         })
     }
@@ -480,8 +520,8 @@ impl<'r> Explicit<'r> {
                     None => unreachable!("a point reads beyond a fixed edge"),
                 }
             }
-            reads[n] = match number.and_then(|axis| self.beyond[n][axis].as_ref()) {
-                Some(numbers) => numbers.as_ptr(),
+            reads[n] = match number.and_then(|axis| self.beyond[n][axis]) {
+                Some(numbers) => self.numbers[numbers].as_ptr(),
                 None => self.element(read.array as usize, level, at),
             };
         }
@@ -529,9 +569,9 @@ impl<'r> Explicit<'r> {
                 let element = self.elements[field];
                 let old = self.at(field, level, slab as usize, row, own.start);
                 let new = worker.outputs[field].wrapping_add(skipped * element.bytes());
-                let (stays, count) = (self.rule.nan_stays, (own.end - own.start) as usize);
+                let count = (own.end - own.start) as usize;
                 // SAFETY: both have a value for each of these columns.
-                let change = unsafe { super::change(element, stays, old, new, count) };
+                let change = unsafe { super::change(element, old, new, count) };
                 *norm = super::greater(*norm, change);
             }
         }

@@ -194,7 +194,8 @@ impl Pass<'_> {
         let (Some(first), Some(last)) = (stages.first(), stages.last()) else {
             unreachable!("a pass has an engine")
         };
-        let (flight, most) = (first.engine.bands().flight, first.engine.bands().band);
+        let flight = first.engine.bands().flight;
+        let most = first.engine.bands().most_slabs();
         let mut panels = Vec::new();
         for member in 0..members {
             let own = member == rank;
@@ -358,10 +359,12 @@ impl Pass<'_> {
                 let gives: Vec<&Message> = gives.filter(|_| c + 1 == cells.len()).collect();
                 let to: Vec<usize> = gives.iter().map(|margin| margin.to).collect();
                 let margins: Vec<_> = gives.iter().map(|margin| margin.bytes[r].write()).collect();
-                let ahead = &above[(c + stage.engine.ahead()).min(cells.len() - 1)];
+                let ahead = (c + stage.engine.ahead()).min(cells.len() - 1);
+                // A single slot has one band after the other.
+                let ahead = (flight > 1 || ahead != c).then(|| above[ahead].read());
                 let access = (
                     (panels[n + 1][r].write(), panels[n][r].read()),
-                    (cells[c].write(), ahead.read()),
+                    (cells[c].write(), ahead),
                     ([from_before, from_after], [to_before, to_after]),
                     margins,
                 );

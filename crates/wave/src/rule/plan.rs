@@ -69,6 +69,9 @@ const ENGINES: u64 = 8;
 const SMALL: u64 = 256 << 10;
 /// Bytes of a block of a file.
 const BLOCK: u64 = 4 << 10;
+/// What takes less memory, as a band has whole slabs.
+const TURNED: &str =
+    "turn the arrays, and the kernel with them, so that their longest axis is the first";
 /// Bytes of a task, with its location and its requests.
 const TASK: u64 = 3 << 10;
 
@@ -91,6 +94,11 @@ pub(crate) struct Question<'q> {
     pub(crate) deepest: u64,
     pub(crate) threads: usize,
     pub(crate) memory: u64,
+    /// The number of bands in memory at once, at most: less than the threads can use, where memory
+    /// is short.
+    pub(crate) flight: Option<usize>,
+    /// The slabs more than `dims` has that a pass of a member reads for each level.
+    pub(crate) around: usize,
     /// The bytes of a core's cache.
     pub(crate) cache: u64,
     /// The disk's rate in bytes per second, if known.
@@ -98,9 +106,33 @@ pub(crate) struct Question<'q> {
 }
 
 impl Question<'_> {
-    fn flight(&self) -> usize {
+    /// Returns the number of bands that are worth having in memory at once.
+    fn full_flight(&self) -> usize {
         let disk = self.result_on_file || self.on_file.iter().any(|on_file| *on_file);
         self.threads + if disk { 2 } else { 1 }
+    }
+
+    /// Returns the number of bands in memory at once: not more than there are.
+    fn flight(&self, depth: usize, band: usize) -> usize {
+        let flight = self.flight.unwrap_or(usize::MAX).min(self.full_flight());
+        if self.members > 1 {
+            return flight;
+        }
+        let bands = match self.rule.explicit {
+            true => self.explicit(depth, (band, 1)).bands.count(),
+            false => {
+                let last = |chain: Vec<ordered::Geometry>| chain.last().map(|g| g.bands.count());
+                self.chains(depth, (band, 1)).filter_map(last).max().unwrap_or(1)
+            }
+        };
+        flight.min(bands).max(1)
+    }
+
+    /// Returns the geometry of a pass of an explicit rule.
+    fn explicit(&self, depth: usize, (band, flight): (usize, usize)) -> explicit::Geometry {
+        let [slabs, rows, cols] = self.dims;
+        let dims = [slabs + self.around * depth, rows, cols];
+        explicit::Geometry::new(self.rule, dims, depth, band, flight)
     }
 
     /// Returns the bytes of the elements of a point, of some arrays.
@@ -127,8 +159,11 @@ impl Question<'_> {
     }
 
     /// Returns the geometries of the engines of each kind of pass.
-    fn chains(&self, depth: usize, band: usize) -> impl Iterator<Item = Vec<ordered::Geometry>> {
-        let bands = (band, self.flight());
+    fn chains(
+        &self,
+        depth: usize,
+        bands: (usize, usize),
+    ) -> impl Iterator<Item = Vec<ordered::Geometry>> {
         (0..self.rule.directions.len() as u64).map(move |from| {
             let up = self.rule.direction(from).up;
             let same = |i: &u64| self.rule.direction(*i).up == up;
@@ -139,22 +174,26 @@ impl Question<'_> {
 
     /// Returns the geometries of the engines of the pass that has most of them.
     fn ordered(&self, depth: usize, band: usize) -> Vec<ordered::Geometry> {
-        self.chains(depth, band).max_by_key(Vec::len).unwrap_or_default()
+        let bands = (band, self.flight(depth, band));
+        self.chains(depth, bands).max_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Returns the bytes of all buffers of a pass, and of the values that should stay in the cache:
     /// those of one level of a piece, or of a window.
     fn room(&self, depth: usize, band: usize, piece: usize) -> (u64, u64) {
-        let (rule, flight) = (self.rule, self.flight());
+        let (rule, flight) = (self.rule, self.flight(depth, band));
         let slab = (self.dims[1] * self.dims[2]) as u64;
+        // The slabs of a band, and of the buffers for what comes in and what goes out.
+        let most = band.min(self.dims[0] + self.around * depth).max(1);
         let (rings, piece_bytes, windows) = if rule.explicit {
-            let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
+            let g = self.explicit(depth, (band, flight));
             let ring = |array: usize| {
                 let field = array < rule.fields;
                 let copied = field || self.on_file[array] || g.is_periodic();
                 if copied { g.ring_bytes(self.elements[array], field) } else { 0 }
             };
             let rings: u64 = (0..self.elements.len()).map(ring).sum();
+            let rings = rings + explicit::beyond_bytes(rule, self.elements, &g);
             (rings, g.level_points(piece) * self.bytes(|_| true), 0)
         } else {
             let chain = self.ordered(depth, band);
@@ -166,7 +205,7 @@ impl Question<'_> {
             let rings: u64 = chain.iter().map(|g| arrays().map(|a| ring(g, a)).sum::<u64>()).sum();
             // What one engine passes on to the next.
             let moved = self.bytes(|array| array < rule.fields || self.on_file[array]);
-            let passed = (chain.len() as u64 - 1) * band as u64 * slab * moved * flight as u64;
+            let passed = (chain.len() as u64 - 1) * most as u64 * slab * moved * flight as u64;
             let window = |g: &ordered::Geometry| {
                 let piece = piece.max(g.least_piece());
                 self.elements.iter().map(|element| g.window_bytes(piece, *element)).sum::<u64>()
@@ -179,7 +218,7 @@ impl Question<'_> {
         };
         let panel = |on_file: bool, array: usize| match on_file {
             true => {
-                let bytes = band as u64 * slab * self.elements[array].bytes() as u64;
+                let bytes = most as u64 * slab * self.elements[array].bytes() as u64;
                 // Larger buffers have large pages.
                 let page = if bytes + (16 << 10) < 2 << 20 { 4 << 10 } else { 2 << 20 };
                 (bytes + (16 << 10)).next_multiple_of(page)
@@ -200,7 +239,7 @@ impl Question<'_> {
     /// Returns the bytes that a member needs for what crosses its cuts, and for rows of which it
     /// reads or writes a part: blocks around them, and those that it shares.
     fn crossing(&self, depth: usize, band: usize) -> u64 {
-        let (flight, fields) = (self.flight() as u64, self.rule.fields);
+        let (flight, fields) = (self.flight(depth, band) as u64, self.rule.fields);
         let of_fields = self.bytes(|array| array < fields);
         let engines = self.ordered(depth, band);
         let crossing: u64 = engines.iter().map(ordered::Geometry::crossing_values).sum();
@@ -277,19 +316,15 @@ impl Question<'_> {
     /// Returns the number of slabs that a band works on.
     fn slabs(&self, depth: usize, band: usize) -> usize {
         match self.rule.explicit {
-            true => {
-                let flight = self.flight();
-                explicit::Geometry::new(self.rule, self.dims, depth, band, flight).slabs()
-            }
+            true => self.explicit(depth, (band, 1)).slabs(),
             false => self.ordered(depth, band).iter().map(ordered::Geometry::slabs).sum(),
         }
     }
 
     /// Returns the numbers of bands and pieces of a pass.
     fn tasks(&self, depth: usize, band: usize, piece: usize) -> (usize, usize) {
-        let (rule, flight) = (self.rule, self.flight());
-        if rule.explicit {
-            let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
+        if self.rule.explicit {
+            let g = self.explicit(depth, (band, 1));
             return (g.bands.count(), g.walk().len().div_ceil(piece).max(1));
         }
         let chain = self.ordered(depth, band);
@@ -302,7 +337,8 @@ impl Question<'_> {
     /// Returns the columns of the members of a team for passes of this depth in these bands, if
     /// they are wide enough.
     pub(crate) fn columns(&self, depth: usize, band: usize) -> Option<Columns> {
-        let engines: Vec<_> = self.chains(depth, band).flatten().collect();
+        let bands = (band, self.flight(depth, band));
+        let engines: Vec<_> = self.chains(depth, bands).flatten().collect();
         let greatest = |of: &dyn Fn(&ordered::Geometry) -> usize| engines.iter().map(of).max();
         let margin = greatest(&ordered::Geometry::margin)?;
         let lean = greatest(&ordered::Geometry::lean)?;
@@ -323,7 +359,23 @@ impl Question<'_> {
         Some(Question { dims: [slabs, rows, width], ..*self })
     }
 
+    /// Returns the plan. If the memory does not hold the bands that the threads can use, there are
+    /// fewer of them.
     pub(crate) fn answer(&self) -> Result<ArrayPlan> {
+        let full = self.full_flight();
+        let fewer = [2, 1].into_iter().filter(|flight| *flight < full && self.members == 1);
+        let mut refused = None;
+        for flight in [full].into_iter().chain(fewer) {
+            match (Question { flight: Some(flight), ..*self }).of_flight() {
+                Err(error @ Error::StreamMemory { .. }) => refused = Some(error),
+                answer => return answer,
+            }
+        }
+        // The one of the fewest bands, which takes the least.
+        Err(refused.unwrap_or_else(|| unreachable!("there is an answer for each number of bands")))
+    }
+
+    fn of_flight(&self) -> Result<ArrayPlan> {
         let iterations = self.iterations.max(1);
         let most = self.depth.unwrap_or(iterations).min(iterations).min(self.chained());
         let depths: Vec<usize> = match self.depth {
@@ -362,6 +414,7 @@ impl Question<'_> {
                 depth: depth.unwrap_or(1),
                 needed,
                 on_team: false,
+                instead: (self.dims[1..].iter().any(|n| *n > self.dims[0])).then_some(TURNED),
             }),
             // The columns of a member are too narrow for this depth.
             (None, None, Some(2..)) => {
@@ -386,7 +439,7 @@ impl Question<'_> {
             passes: self.iterations.max(1).div_ceil(depth as u64),
             band: if !self.rule.explicit && self.rule.dimensions == 3 { 1 } else { band },
             piece,
-            flight: self.flight(),
+            flight: self.flight(depth, band),
             memory,
         }
     }

@@ -3,25 +3,29 @@
 use std::path::PathBuf;
 
 use syncline_store::ElementType;
-use syncline_store::array::{Array, ArraySource};
+use syncline_store::array::{Array, ArraySource, Number};
 use syncline_testkit::{Random, cases, seed};
 
 use super::fields::Input;
+use super::greater;
 use super::plain::plain;
-use super::plan::ArrayPlan;
-use super::{Rule, greater};
+use super::plan::{ArrayPlan, Question};
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
 use crate::target::{Leftovers, Target};
 use crate::{Described, Error, Runner, Sweep, SweepReport};
 
-/// Returns an array of small numbers; `some` of 200 are NaN, if it is of real numbers.
+/// Returns an array of small numbers; of 200 real ones, `some` are NaN and twice as many infinite.
 fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random) -> Array {
     let mut array = Array::zeros(element, dims).unwrap();
     let width = element.bytes();
     for place in array.bytes_mut().chunks_exact_mut(width) {
         let number = random.below(200) as i64 - 100;
-        let real = if number < some - 100 { f64::NAN } else { number as f64 / 8.0 };
+        let real = match number + 100 {
+            n if n < some => f64::NAN,
+            n if n < 3 * some => random.one_of(&[f64::INFINITY, f64::NEG_INFINITY]),
+            _ => number as f64 / 8.0,
+        };
         match element {
             ElementType::Float64 => place.copy_from_slice(&real.to_le_bytes()),
             ElementType::Float32 => place.copy_from_slice(&(real as f32).to_le_bytes()),
@@ -39,6 +43,7 @@ struct Setting {
     depth: u64,
     band: usize,
     piece: usize,
+    flight: usize,
 }
 
 impl Setting {
@@ -125,7 +130,7 @@ impl Setting {
             passes: iterations.div_ceil(self.depth),
             band: self.band,
             piece: self.piece,
-            flight: self.threads + 1,
+            flight: self.flight,
             memory: 0,
         }
     }
@@ -282,12 +287,23 @@ pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
     })
 }
 
-/// Returns the greatest change between two arrays.
-pub(super) fn change(rule: &Rule, old: &Array, new: &Array) -> f64 {
-    let n = old.dims().iter().product();
-    // SAFETY: both arrays have `n` values of this type.
-    unsafe {
-        super::change(old.element(), rule.nan_stays, old.bytes().as_ptr(), new.bytes().as_ptr(), n)
+/// Returns the greatest change between two arrays, value by value.
+pub(super) fn change(old: &Array, new: &Array) -> f64 {
+    fn of<T: Number>(old: &Array, new: &Array, change: impl Fn(T, T) -> f64) -> f64 {
+        let pairs = old.values::<T>().unwrap().iter().zip(new.values::<T>().unwrap());
+        pairs.fold(0.0, |greatest, (old, new)| greater(greatest, change(*old, *new)))
+    }
+    fn real(old: f64, new: f64, change: f64) -> f64 {
+        if old == new || old.is_nan() && new.is_nan() { 0.0 } else { change.abs() }
+    }
+    match old.element() {
+        ElementType::Float64 => of(old, new, |x: f64, y| real(x, y, y - x)),
+        ElementType::Float32 => of(old, new, |x: f32, y| real(x.into(), y.into(), (y - x).into())),
+        ElementType::Uint8 => of(old, new, |x: u8, y| x.abs_diff(y).into()),
+        ElementType::Int16 => of(old, new, |x: i16, y| x.abs_diff(y).into()),
+        ElementType::Uint16 => of(old, new, |x: u16, y| x.abs_diff(y).into()),
+        ElementType::Int32 => of(old, new, |x: i32, y| x.abs_diff(y).into()),
+        ElementType::Int64 => of(old, new, |x: i64, y| x.abs_diff(y) as f64),
     }
 }
 
@@ -296,17 +312,43 @@ pub(super) fn every_lanes() -> Vec<Lanes> {
 }
 
 #[test]
-fn what_stays_nan_has_changed_unless_it_means_no_data() {
-    for (stays, old, new, change) in [
-        (true, [1.0, f64::NAN], [3.0, f64::NAN], 2.0),
-        (false, [1.0, f64::NAN], [3.0, f64::NAN], f64::NAN),
-        (true, [1.0, f64::NAN], [3.0, 1.0], f64::NAN),
-        (true, [1.0, 1.0], [3.0, f64::NAN], f64::NAN),
+fn what_stays_infinite_or_nan_has_not_changed() {
+    const NAN: f64 = f64::NAN;
+    const INFINITY: f64 = f64::INFINITY;
+    for (old, new, change) in [
+        (1.0, 1.0, 0.0),
+        (INFINITY, INFINITY, 0.0),
+        (-INFINITY, -INFINITY, 0.0),
+        (NAN, -NAN, 0.0),
+        (NAN, INFINITY, NAN),
+        (-INFINITY, NAN, NAN),
+        (1.0, NAN, NAN),
+        (INFINITY, 1.0, INFINITY),
+        (1.0, -INFINITY, INFINITY),
+        (INFINITY, -INFINITY, INFINITY),
     ] {
-        let (old, new) = (old.as_ptr().cast(), new.as_ptr().cast());
-        // SAFETY: both have two values.
-        let of = unsafe { super::change(ElementType::Float64, stays, old, new, 2) };
-        assert!(of == change || of.is_nan() && change.is_nan(), "{of} {change}");
+        // Before and after all others, in runs longer than a vector.
+        for at in [0, 17, 36] {
+            let run = |value: f64| (0..37).map(move |i| if i == at { value } else { i as f64 });
+            let (mut before, mut after): (Vec<_>, Vec<_>) =
+                (run(old).collect(), run(new).collect());
+            let same = |of: f64, change: f64| of == change || of.is_nan() && change.is_nan();
+            let of = |before: *const u8, after: *const u8, element| {
+                // SAFETY: both have 37 values.
+                unsafe { super::change(element, before, after, 37) }
+            };
+            let found = of(before.as_ptr().cast(), after.as_ptr().cast(), ElementType::Float64);
+            assert!(same(found, change), "{old} {new}: {found}");
+            let narrow = |all: &[f64]| all.iter().map(|v| *v as f32).collect::<Vec<_>>();
+            let (b, a) = (narrow(&before), narrow(&after));
+            let found = of(b.as_ptr().cast(), a.as_ptr().cast(), ElementType::Float32);
+            assert!(same(found, change), "{old} {new}: {found} of float32");
+            // What else changes counts as well, whichever comes first.
+            before[20] = 0.5;
+            after[20] = 2.5;
+            let found = of(before.as_ptr().cast(), after.as_ptr().cast(), ElementType::Float64);
+            assert!(same(found, greater(change, 2.0)), "{old} {new}: {found} beside another");
+        }
     }
 }
 
@@ -322,11 +364,16 @@ pub(super) struct Case {
 
 /// Returns a case, unless its description is wrong by chance.
 pub(super) fn case(case: u64) -> Option<Case> {
-    wider_case(case, 0)
+    shaped_case(case, 0, true)
 }
 
 /// Returns a case whose arrays have some columns more.
 pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
+    shaped_case(case, more, false)
+}
+
+/// Returns a case whose arrays have some columns more, and which may have few slabs.
+fn shaped_case(case: u64, more: usize, few: bool) -> Option<Case> {
     let mut random = Random::new(case);
     let (text, dimensions) = description(&mut random);
     let described = match Described::parse(&text) {
@@ -343,7 +390,13 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
     let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
     let mut dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
     dims[dimensions - 1] += more;
+    // Of a few slabs a pass has all at once.
+    if few && random.one_in(4) {
+        dims[0] = random.within(1..=3);
+    }
     let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
+    // In a third of the cases some numbers are infinite or NaN.
+    let rare = random.one_of(&[0, 0, 2]);
     let arrays = described
         .rule()
         .arrays
@@ -353,7 +406,7 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
                 Type::Of(element) => *element,
                 _ => real,
             };
-            let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { 0 };
+            let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { rare };
             numbers(some, element, &dims, &mut random)
         })
         .collect();
@@ -370,10 +423,12 @@ fn random_rules(cases: std::ops::Range<u64>) {
         let arrays: Vec<&Array> = arrays.iter().collect();
         let (input, coefficients) = arrays.split_at(rule.fields);
         let iterations = random.below(8_u64);
+        let threads = random.within(1..=3);
         let settings = Setting {
             depth: random.within(1..=8) as u64,
             band: random.within(1..=20),
-            threads: random.within(1..=3),
+            threads,
+            flight: random.within(1..=threads + 1),
             piece: random.within(1..=60),
             lanes: random.one_of(&every_lanes()),
         };
@@ -388,7 +443,7 @@ fn random_rules(cases: std::ops::Range<u64>) {
         for iteration in 0..done {
             let before = expected.clone();
             plain(rule, &mut expected, coefficients, iteration..iteration + 1);
-            let changes = before.iter().zip(&expected).map(|(old, new)| change(rule, old, new));
+            let changes = before.iter().zip(&expected).map(|(old, new)| change(old, new));
             let (residual, change) =
                 (report.residuals[iteration as usize], changes.fold(0.0, greater));
             let same = residual == change || residual.is_nan() && change.is_nan();
@@ -408,4 +463,95 @@ fn random_rules(cases: std::ops::Range<u64>) {
 fn random_rules_have_the_bits_of_the_plain_loop() {
     let first = seed(0);
     random_rules(first..first + u64::from(cases(600)));
+}
+
+/// Asks for plans of descriptions with arrays of these shapes, some of them on file.
+fn plans(described: &Described, dims: [usize; 3], random: &mut Random) -> (bool, u64) {
+    let rule = described.rule();
+    let of = |value: &Type| if let Type::Of(one) = value { *one } else { ElementType::Float64 };
+    let elements: Vec<_> = rule.arrays.iter().map(|(_, value)| of(value)).collect();
+    let on_file: Vec<_> = elements.iter().map(|_| random.one_in(2)).collect();
+    let question = Question {
+        rule,
+        dims,
+        members: 1,
+        elements: &elements,
+        on_file: &on_file,
+        result_on_file: random.one_in(2),
+        copied: false,
+        iterations: random.within(1..=50) as u64,
+        converges: random.one_in(2),
+        depth: if random.one_in(3) { Some(random.within(1..=9) as u64) } else { None },
+        deepest: u64::MAX,
+        threads: random.within(1..=9),
+        flight: None,
+        around: 0,
+        memory: 1,
+        cache: 1 << 20,
+        disk: if random.one_in(2) { Some(1e9) } else { None },
+    };
+    let Err(Error::StreamMemory { needed, instead, .. }) = question.answer() else {
+        panic!("{dims:?}: a byte suffices")
+    };
+    let plan = Question { memory: needed, ..question }.answer().unwrap();
+    assert_eq!(plan.memory, needed, "{dims:?}: {plan:?}");
+    let less = Question { memory: needed - 1, ..question }.answer();
+    let same =
+        |error: &Error| matches!(error, Error::StreamMemory { needed: n, .. } if *n == needed);
+    assert!(less.as_ref().is_err_and(same), "{dims:?}: {needed} {less:?}");
+    (instead.is_some(), needed)
+}
+
+#[test]
+fn the_least_memory_of_a_plan_suffices() {
+    for number in seed(0)..seed(0) + u64::from(cases(200)) {
+        let mut random = Random::new(number);
+        let (text, dimensions) = description(&mut random);
+        let Ok(described) = Described::parse(&text) else { continue };
+        let mut size = |most: &[usize]| random.within(1..=random.clone().one_of(most));
+        let dims = match dimensions {
+            2 => [size(&[1, 5, 10_000]), 1, size(&[1, 100, 1_000_000])],
+            _ => [size(&[1, 5, 300]), size(&[1, 300]), size(&[1, 1000])],
+        };
+        let (is_turned, _) = plans(&described, dims, &mut random);
+        assert_eq!(is_turned, dims[1].max(dims[2]) > dims[0], "{dims:?}");
+    }
+}
+
+/// A field of few slabs takes a copy of it on each side of a pass, and one for each level.
+#[test]
+fn few_long_rows_take_few_copies() {
+    let texts = [
+        "update = 'u = (old.n + old.s + old.e + old.w) / 4'",
+        "update = 'u = (n + s + e + w) / 4'",
+    ];
+    for (text, edges) in texts.iter().flat_map(|text| [(text, "'clamped'"), (text, "0")]) {
+        let text = format!("name = 'c'\nfield = 'u'\nedges = {edges}\n{text}");
+        let described = Described::parse(&text).unwrap();
+        for (slabs, copies) in [(1, 6.0), (2, 6.0), (7, 5.0), (50, 1.0)] {
+            let elements = [ElementType::Float64];
+            let question = Question {
+                rule: described.rule(),
+                dims: [slabs, 1, 4_000_000],
+                members: 1,
+                elements: &elements,
+                on_file: &[true],
+                result_on_file: true,
+                copied: false,
+                iterations: 5,
+                converges: false,
+                depth: None,
+                deepest: u64::MAX,
+                threads: 2,
+                flight: None,
+                around: 0,
+                memory: 1,
+                cache: 1 << 20,
+                disk: None,
+            };
+            let Err(Error::StreamMemory { needed, .. }) = question.answer() else { panic!() };
+            let found = needed as f64 / (slabs * 32_000_000) as f64;
+            assert!(found < copies, "{text}: {found} copies of {slabs} slabs");
+        }
+    }
 }

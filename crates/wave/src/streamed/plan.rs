@@ -204,6 +204,7 @@ impl Question {
                 depth: least,
                 needed: self.bytes(least, TOGETHER, 2),
                 on_team: false,
+                instead: Some("run it in blocks"),
             });
         }
         let most = if self.depth.is_some() { deepest } else { self.depth_for(band, deepest) };

@@ -226,7 +226,7 @@ impl<L: Vector> State<L> {
                 new[r].store(self.place::<U, T, I>(r + 1, 0));
                 self.west[I][r] = new[r];
                 if NORM {
-                    self.norm = self.norm.greater(kernel.change(at[r].centre, new[r]));
+                    self.norm = self.norm.raised(at[r].centre, new[r]);
                 }
                 r += 1;
             }

@@ -130,8 +130,7 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
                     & columns(at_g - strip(r) * g.step(), skew, L::WIDTH, g.shape.cols as isize);
                 let value = L::choose_bits(bits, new[r], at[r].centre);
                 value.store(place(r + 1, 0));
-                let change = L::choose_bits(bits, kernel.change(at[r].centre, new[r]), zero);
-                *norm = norm.greater(change);
+                *norm = L::choose_bits(bits, norm.raised(at[r].centre, new[r]), *norm);
                 r += 1;
             }
         }

@@ -195,6 +195,8 @@ impl Sweep<Described> {
             depth,
             deepest: u64::MAX,
             threads: settings.processors() as usize,
+            flight: None,
+            around: 0,
             memory,
             cache: cache_bytes(),
             disk: file.and_then(|(file, start)| rate_of(file, start, memory).ok()),

@@ -208,8 +208,8 @@ impl<T: Real, const N: usize> Data<T, N> {
         plain_sweep(kernel, field, c, self.shape.rows, self.shape.cols);
     }
 
-    /// Returns the greatest change of a point in each of the iterations; NaN if that of any point
-    /// is NaN.
+    /// Returns the greatest change of a point in each of the iterations: 0 of a point that is equal
+    /// or NaN before and after, NaN if any point is NaN once.
     pub(crate) fn residuals<K: PointKernel<N>>(&self, kernel: &K, iterations: u64) -> Vec<f64> {
         let cols = self.shape.cols;
         let mut field = self.field.clone();
@@ -219,7 +219,9 @@ impl<T: Real, const N: usize> Data<T, N> {
             let mut greatest = 0.0_f64;
             let Rect { row, col, rows, cols: wide } = K::STENCIL.updated(self.shape);
             for i in (row..row + rows).flat_map(|j| (col..col + wide).map(move |k| j * cols + k)) {
-                let change = (field[i] - before[i]).abs().to_f64();
+                let (old, new) = (before[i], field[i]);
+                let stays = old == new || old.is_nan() && new.is_nan();
+                let change = if stays { 0.0 } else { (new - old).abs().to_f64() };
                 if change.is_nan() || change > greatest {
                     greatest = change;
                 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use syncline_store::{Block, Layout, Shape};
 use syncline_testkit::property;
 use syncline_wave::{
-    Error, Executor, Order, PointKernel, Runner, Sweep, SweepReport,
+    Described, Error, Executor, Order, PointKernel, Runner, Sweep, SweepReport,
     kernels::Sor,
     lanes::{Lanes, Real},
     target::Target,
@@ -217,12 +217,32 @@ proptest! {
     }
 }
 
-/// A NaN change is greater than any tolerance.
+/// Walls and what lies behind them stay infinite, and NaN stays NaN: the sweep converges.
 #[test]
-fn what_is_no_number_never_converges() {
+fn what_stays_infinite_or_nan_has_not_changed() {
+    let shape = Shape::new(20, 30);
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut data = Data::<f32, 0>::new(1, shape);
+        data.field.fill(value);
+        let least = "name = 'least'\nfield = 'u'\nupdate = 'u = min(n, s)'";
+        for executor in [Executor::Streamed, Executor::Blocked] {
+            let (field, []) = data.matrices(None, Layout::RowMajor);
+            let result = blank(None, shape, Layout::RowMajor);
+            let sweep = Sweep::new(Described::parse(least).unwrap()).iterations(9).until(0.0);
+            let sweep = sweep.executor(executor);
+            let (_, report) = sweep.run_dynamic(&field, &[], result).unwrap();
+            assert_eq!(report.converged, Some(0), "{executor:?} {value}: {report:?}");
+        }
+    }
+}
+
+/// A value that becomes NaN changes by more than any tolerance.
+#[test]
+fn what_becomes_nan_has_not_converged() {
     let shape = Shape::new(20, 30);
     let mut data = Data::<f32, 0>::new(1, shape);
-    data.field[5 * 30 + 7] = f32::NAN;
+    // It spreads by one row and one column in an iteration.
+    data.field[18 * 30 + 28] = f32::NAN;
     for executor in [Executor::Streamed, Executor::Blocked] {
         let (field, []) = data.matrices(None, Layout::RowMajor);
         let result = blank(None, shape, Layout::RowMajor);

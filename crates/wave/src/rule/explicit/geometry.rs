@@ -32,11 +32,14 @@ impl Geometry {
         band: usize,
         flight: usize,
     ) -> Self {
-        let (reach, slab_reach) = (rule.reach(), reach(rule));
-        let most = |axis: usize| reach[axis].0.max(reach[axis].1);
+        let reaches = rule.reach();
+        // A read leads no farther than to the other end of the field.
+        let farthest = dims[0].saturating_sub(1);
+        let (down, slab_reach) = (reaches[0].1.min(farthest), reach(rule).min(farthest));
+        let most = |axis: usize| reaches[axis].0.max(reaches[axis].1);
         let tiled = if rule.dimensions == 2 { 2 } else { 1 };
         let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
-        let behind = if rule.edges[0] == Edge::Fixed { reach[0].1 } else { slab_reach };
+        let behind = if rule.edges[0] == Edge::Fixed { down } else { slab_reach };
         Geometry {
             dims,
             bands: Bands {
@@ -92,7 +95,8 @@ impl Geometry {
         let stored = if field { self.bands.levels * self.storage() } else { 0 };
         let all =
             self.bands.band * self.bands.flight + self.bands.levels * self.bands.behind + stored;
-        all + 2 * self.reach + self.storage()
+        // With room for each slab of each level none takes the place of another one.
+        (all + 2 * self.reach + self.storage()).min((self.bands.slabs + stored).max(1))
     }
 
     /// Returns whether slabs are extended.

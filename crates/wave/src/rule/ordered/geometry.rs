@@ -137,13 +137,15 @@ impl Geometry {
         (self.slots() * (slab + 128)) as u64
     }
 
-    /// Returns the number of slabs of a ring.
+    /// Returns the number of slabs of a ring: at most those of the field.
     pub(super) const fn slots(&self) -> usize {
-        self.bands.band * self.bands.flight
+        let slots = self.bands.band * self.bands.flight
             + self.bands.levels * self.bands.behind
             + self.before
             + self.bands.behind
-            + 1
+            + 1;
+        let slabs = if self.bands.slabs == 0 { 1 } else { self.bands.slabs };
+        if slots < slabs { slots } else { slabs }
     }
 }
 

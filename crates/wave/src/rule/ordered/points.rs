@@ -214,7 +214,7 @@ impl Ordered<'_> {
             let mut old = worker.before.as_ptr();
             for (&new, &element) in worker.outputs.iter().zip(&self.elements) {
                 // SAFETY: both have a value for each of the points.
-                let change = unsafe { change(element, self.rule.nan_stays, old, new, count) };
+                let change = unsafe { change(element, old, new, count) };
                 *norm = greater(*norm, change);
                 old = old.wrapping_add(count * element.bytes());
             }

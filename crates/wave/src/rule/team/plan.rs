@@ -69,6 +69,7 @@ impl OnTeam<'_> {
         let deepest = (fewest / (TWICE * reach)).max(1) as u64;
         let dims = [most, rows, cols];
         let question = self.question(&given, to_files, (dims, 1), deepest, given.threads_of_all[1]);
+        let question = Question { around: 2 * reach, ..question };
         let plan = question.answer().and_then(|ArrayPlan { depth, .. }| {
             let (threads, memory) = (given.threads, given.memory);
             Question { depth: Some(depth), threads, memory, ..question }.answer()
@@ -162,6 +163,8 @@ impl OnTeam<'_> {
             depth: settings.depth,
             deepest,
             threads,
+            flight: None,
+            around: 0,
             memory: given.least_memory,
             cache: given.cache,
             disk: given.disk,
@@ -185,8 +188,9 @@ impl Given {
             Error::StreamMemory { needed, .. } if self.memory >= needed => {
                 Error::Elsewhere { rank: self.poorest, error: String::new() }
             }
-            Error::StreamMemory { depth, needed, .. } => {
-                Error::StreamMemory { allowed: self.memory, depth, needed, on_team: true }
+            Error::StreamMemory { depth, needed, instead, .. } => {
+                let (allowed, on_team) = (self.memory, true);
+                Error::StreamMemory { allowed, depth, needed, on_team, instead }
             }
             other => other,
         }

@@ -30,7 +30,7 @@ fn expected(rule: &Rule, arrays: &[Array], iterations: u64) -> (Vec<Array>, Vec<
     for iteration in 0..iterations {
         let before = fields.clone();
         plain(rule, &mut fields, &coefficients, iteration..iteration + 1);
-        let all = before.iter().zip(&fields).map(|(old, new)| change(rule, old, new));
+        let all = before.iter().zip(&fields).map(|(old, new)| change(old, new));
         changes.push(all.fold(0.0, rule::greater));
     }
     (fields, changes)
@@ -247,6 +247,8 @@ fn random_bands(cases: std::ops::Range<u64>) {
             depth: Some(depth),
             deepest: depth,
             threads: flight - 1,
+            flight: None,
+            around: 0,
             memory: u64::MAX,
             cache: 1 << 20,
             disk: None,

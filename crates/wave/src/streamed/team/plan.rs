@@ -178,7 +178,13 @@ fn with_band(
         let depth = plan.depth - plan.depth.div_ceil(4);
         if depth < least.max(1) {
             let (allowed, needed) = (question.memory, plan.memory);
-            return Err(Error::StreamMemory { allowed, depth: least, needed, on_team: true });
+            return Err(Error::StreamMemory {
+                allowed,
+                depth: least,
+                needed,
+                on_team: true,
+                instead: None,
+            });
         }
         plan.depth = depth;
     }

@@ -126,7 +126,8 @@ fn agree<E: Real>(
             Err(Error::Elsewhere { rank: poorest, error: String::new() })
         }
         Err(Error::StreamMemory { depth, needed, .. }) => {
-            Err(Error::StreamMemory { allowed: memory, depth, needed, on_team: true })
+            let (allowed, on_team, instead) = (memory, true, None);
+            Err(Error::StreamMemory { allowed, depth, needed, on_team, instead })
         }
         plan => plan,
     };
@@ -200,6 +201,7 @@ pub(crate) fn gather<E: Real>(
             depth: agreed.plan.depth,
             needed: (shape.0 * shape.1 * E::BYTES) as u64,
             on_team: true,
+            instead: None,
         }),
     };
     all(me, reserved)?;

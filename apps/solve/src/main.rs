@@ -463,6 +463,9 @@ fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
             out.push_str(", irreducible");
         } else if args.factor && (mode(args) == Mode::Kalkbrener || chain.dimension() == 0) {
             out.push_str(", perhaps reducible");
+            if let Some(doubt) = component.doubt {
+                let _ = write!(out, " ({})", doubt.told(ring));
+            }
         }
         if !free.is_empty() {
             let _ = write!(out, "; free: {}", free.join(", "));

@@ -207,7 +207,8 @@ impl Solver {
         report.workers = pool.progress().started - before.started;
         report.lost = pool.progress().lost - before.lost;
         let components = found.into_iter().zip(done.primes);
-        let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
+        let components =
+            components.map(|(chain, (is_prime, doubt))| Component { chain, is_prime, doubt });
         Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
     }
 }

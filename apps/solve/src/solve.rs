@@ -208,14 +208,15 @@ pub fn components(
         // Where points count, and not closures, a chain with free variables stays whole.
         let closure = mode == Mode::Kalkbrener || chain.dimension() == 0;
         let found = match factor && closure {
-            true => primes(regularizer, &chain),
-            false => vec![Component { chain, is_prime: false }],
+            true => primes(&chain),
+            false => vec![Component { chain, is_prime: false, doubt: None }],
         };
         for component in found {
             let chains =
                 if closure { normal_parts(component.chain) } else { vec![component.chain] };
-            let is_prime = component.is_prime;
-            components.extend(chains.into_iter().map(|chain| Component { chain, is_prime }));
+            let (is_prime, doubt) = (component.is_prime, component.doubt);
+            let chains = chains.into_iter();
+            components.extend(chains.map(|chain| Component { chain, is_prime, doubt }));
         }
     }
     components.sort_by_cached_key(|component| {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::chain::Chain;
 use crate::codec::{Codec, CodecError, Reader, Writer};
 use crate::poly::{Poly, Ring};
+use crate::primes::Doubt;
 use crate::solve::Job;
 use crate::task::Task;
 
@@ -160,7 +161,8 @@ pub(super) struct Left {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) chains: Passed<Vec<Chain>>,
-    pub(super) primes: Vec<bool>,
+    /// Whether each chain is known to be irreducible, and why not.
+    pub(super) primes: Vec<(bool, Option<Doubt>)>,
     pub(super) degrees: Vec<usize>,
     pub(super) left: Vec<Left>,
     pub(super) effort: Effort,

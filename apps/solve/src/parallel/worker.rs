@@ -143,7 +143,7 @@ fn obey(
             // The time of the jobs is that of the workers that do them.
             effort.work_micros += began.elapsed().saturating_sub(joined).as_micros() as u64;
             effort.add(&children);
-            let primes = components.iter().map(|component| component.is_prime).collect();
+            let primes = components.iter().map(|c| (c.is_prime, c.doubt)).collect();
             let chains = components.into_iter().map(|component| component.chain);
             let chains = chains.collect::<Vec<_>>();
             let chains = effort.write(codec, chains);

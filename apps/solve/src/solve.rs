@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chain::Chain;
 use crate::decompose::{Decomposer, Step};
 use crate::groebner::{MOST_WORK, NoBasis, lexicographic};
@@ -15,13 +17,25 @@ use crate::section::degree;
 use crate::task::{Task, take_next};
 
 /// What the chains of a decomposition stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// The zeros are the union of the closures of the chains' points; no component is redundant.
     #[default]
     Kalkbrener,
     /// The zeros are the union of the chains' points.
     Lazard,
+}
+
+impl Mode {
+    /// Returns the decomposer of a system.
+    #[must_use]
+    pub fn decomposer(self, ring: &Ring, equations: &[Poly], inequations: &[Poly]) -> Decomposer {
+        let decomposer = Decomposer::new(ring, equations, inequations);
+        match self {
+            Mode::Kalkbrener => decomposer.for_closures(),
+            Mode::Lazard => decomposer,
+        }
+    }
 }
 
 /// How a decomposition is found.
@@ -167,7 +181,7 @@ pub fn solve(
     mode: Mode,
     factor: bool,
 ) -> Solution {
-    let decomposer = Decomposer::new(ring, equations, inequations);
+    let decomposer = mode.decomposer(ring, equations, inequations);
     let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     solution(&decomposer, solved, mode, factor, &mut run_jobs)
 }

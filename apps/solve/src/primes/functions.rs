@@ -41,7 +41,8 @@ impl Functions<'_> {
             return (vec![p], None);
         }
         let all = self.members(|_| true);
-        let within = self.members(|at| occurs(self.chain, &p, at));
+        let occurs = occurring(self.chain, &p);
+        let within = self.members(|at| occurs[at]);
         let mut found = Vec::new();
         let mut doubt = None;
         let mut open = vec![p];
@@ -293,10 +294,22 @@ fn is_empty(chain: &Chain) -> bool {
     chain.members().next().is_none()
 }
 
-/// Whether a polynomial contains a variable, or a member does whose variable occurs in it.
-fn occurs(chain: &Chain, p: &Poly, level: Level) -> bool {
-    let above = || chain.members().filter(|(at, _)| *at > level && p.degree(*at) > 0);
-    p.degree(level) > 0 || above().any(|(_, member)| occurs(chain, member, level))
+/// For each level, whether a polynomial contains the variable, or a member does whose variable
+/// occurs in this sense; index 0 is unused.
+fn occurring(chain: &Chain, p: &Poly) -> Vec<bool> {
+    let mut occurs = vec![false; chain.variables() + 1];
+    let mark = |occurs: &mut Vec<bool>, p: &Poly| {
+        for (level, occurs) in occurs.iter_mut().enumerate().skip(1) {
+            *occurs |= p.degree(level) > 0;
+        }
+    };
+    mark(&mut occurs, p);
+    for (at, member) in chain.members().collect::<Vec<_>>().into_iter().rev() {
+        if occurs[at] {
+            mark(&mut occurs, member);
+        }
+    }
+    occurs
 }
 
 fn gcd(a: usize, b: usize) -> usize {

@@ -65,6 +65,31 @@ impl Chain {
         self.members.iter().enumerate().filter_map(|(level, m)| Some((level, m.as_ref()?)))
     }
 
+    /// Returns the blocks of the chain: each has the members that are connected by variables which
+    /// they share, and other blocks contain none of these. The variety of the chain is the product
+    /// of those of its blocks.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<Chain> {
+        let mut blocks: Vec<(Chain, Vec<bool>)> = Vec::new();
+        for (_, member) in self.members() {
+            let mut chain = Chain::empty(self.variables()).with(member.clone());
+            let mut used = vec![false; self.members.len()];
+            for (level, used) in used.iter_mut().enumerate().skip(1) {
+                *used = member.degree(level) > 0;
+            }
+            let (joined, apart): (Vec<_>, Vec<_>) = blocks
+                .into_iter()
+                .partition(|(_, other)| other.iter().zip(&used).any(|(&a, &b)| a && b));
+            for (other, its) in joined {
+                chain = other.members().fold(chain, |all, (_, member)| all.with(member.clone()));
+                used.iter_mut().zip(its).for_each(|(used, its)| *used |= its);
+            }
+            blocks = apart;
+            blocks.push((chain, used));
+        }
+        blocks.into_iter().map(|(chain, _)| chain).collect()
+    }
+
     /// Returns the levels of the free variables.
     pub fn free(&self) -> impl Iterator<Item = Level> + '_ {
         (1..self.members.len()).filter(|&level| self.members[level].is_none())

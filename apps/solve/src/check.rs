@@ -6,16 +6,25 @@
 //! * A second solution, after a random linear change of variables, and with a Gröbner basis if the
 //!   zeros are finitely many, has as many components of each dimension and degree: so nothing is
 //!   missing.
+//!
+//! # The change
+//! Variables are mixed if they belong to the same block of the system: blocks are connected by
+//! polynomials that share variables. A change of all variables would make one dense block of them,
+//! whose resultants do not end where those of the blocks take no time. If the zeros are infinitely
+//! many, and a block would have large polynomials even so, by a bound from its degrees, its
+//! variables are scaled and shifted only.
 
 use std::cmp::Reverse;
 
+use crate::error::SolveError;
 use crate::fibre::fibre;
-use crate::poly::{Poly, Ring};
+use crate::groebner::{MOST_WORK, lexicographic};
+use crate::poly::{Level, Poly, Ring};
 use crate::random::Random;
 use crate::solve::{Method, Mode, Solution, solve};
 
-/// Checks a solution of a system: see the head of the module. Returns what is wrong with it, if
-/// anything is.
+/// Checks a solution of a system in this process: see the head of the module. Returns what is wrong
+/// with it, if anything is.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -27,7 +36,66 @@ pub fn check(
     mode: Mode,
     factor: bool,
 ) -> Result<(), String> {
+    let mut second = |equations: &[Poly], inequations: &[Poly]| {
+        Ok(solve(ring, equations, inequations, mode, factor))
+    };
+    check_by(&mut second, ring, equations, inequations, solution, mode)
+        .expect("a solution in this process is no error")
+}
+
+/// A function that solves a system of equations and inequations.
+pub type Second<'s> = dyn FnMut(&[Poly], &[Poly]) -> Result<Solution, SolveError> + 's;
+
+/// Checks a solution like [`check`]; `second` finds the second solution, in the same mode.
+///
+/// # Errors
+/// What `second` returns; within, a sentence that says what is wrong.
+pub fn check_by(
+    second: &mut Second<'_>,
+    ring: &Ring,
+    equations: &[Poly],
+    inequations: &[Poly],
+    solution: &Solution,
+    mode: Mode,
+) -> Result<Result<(), String>, SolveError> {
     let mut random = Random::new(0xC4EC);
+    if let Err(why) = vanish(ring, equations, solution, &mut random) {
+        return Ok(Err(why));
+    }
+    let finite = solution.points().is_some();
+    let system = [equations, inequations].concat();
+    let forms = change(ring, &system, finite, &mut random);
+    let changed = |polys: &[Poly]| polys.iter().map(|p| composed(p, &forms)).collect::<Vec<_>>();
+    let (equations, inequations) = (changed(equations), changed(inequations));
+    let (mut prepared, _) = Method::Auto.prepare(ring, &equations, &inequations);
+    if !finite {
+        prepared.extend(bases(ring, &equations));
+    }
+    let second = second(&prepared, &inequations)?;
+    let known = |solution: &Solution| solution.components.iter().all(|c| c.is_prime);
+    let apart = known(solution) && known(&second);
+    let (mut first, mut second) = (degrees(solution, apart), degrees(&second, apart));
+    if mode == Mode::Lazard {
+        // Which points of smaller dimension are in chains of their own depends on the variables.
+        first.truncate(1);
+        second.truncate(1);
+    }
+    Ok(match first == second {
+        true => Ok(()),
+        false => Err(format!(
+            "the dimensions and degrees of components are {first:?}, and {second:?} after a random \
+             linear change of variables"
+        )),
+    })
+}
+
+/// Checks that the equations vanish on all components.
+fn vanish(
+    ring: &Ring,
+    equations: &[Poly],
+    solution: &Solution,
+    random: &mut Random,
+) -> Result<(), String> {
     let n = ring.variables();
     for (number, component) in solution.components.iter().enumerate() {
         let chain = &component.chain;
@@ -43,36 +111,86 @@ pub fn check(
             return Err(format!("{input} is not zero at a point of component {}", number + 1));
         }
     }
-    let forms = loop {
-        let mut form = |_| {
-            (1..=n).fold(ring.zero(), |form, level| {
-                &form + &ring.variable(level).scale(random.below(ring.prime()))
-            })
-        };
-        let forms = (1..=n).map(&mut form).collect::<Vec<_>>();
-        if rank(&forms) == n {
-            break forms;
-        }
-    };
-    let changed = |polys: &[Poly]| polys.iter().map(|p| composed(p, &forms)).collect::<Vec<_>>();
-    let (equations, inequations) = (changed(equations), changed(inequations));
-    let (prepared, _) = Method::Auto.prepare(ring, &equations, &inequations);
-    let second = solve(ring, &prepared, &inequations, mode, factor);
-    let known = |solution: &Solution| solution.components.iter().all(|c| c.is_prime);
-    let apart = factor && known(solution) && known(&second);
-    let (mut first, mut second) = (degrees(solution, apart), degrees(&second, apart));
-    if mode == Mode::Lazard {
-        // Which points of smaller dimension are in chains of their own depends on the variables.
-        first.truncate(1);
-        second.truncate(1);
-    }
-    if first != second {
-        return Err(format!(
-            "the dimensions and degrees of components are {first:?}, and {second:?} after a random \
-             linear change of variables"
-        ));
-    }
     Ok(())
+}
+
+/// The largest number of terms, by a bound from degrees, of the polynomials that a block may have
+/// after a change of its variables, if the zeros are infinitely many.
+const MOST_TERMS: f64 = 500.0;
+
+/// Random linear forms in the place of the variables, the least one first: see the head of the
+/// module.
+fn change(ring: &Ring, system: &[Poly], finite: bool, random: &mut Random) -> Vec<Poly> {
+    let n = ring.variables();
+    let mut forms = (1..=n).map(|level| ring.variable(level)).collect::<Vec<_>>();
+    let blocks = if finite { vec![(1..=n).collect()] } else { blocks(ring, system) };
+    for block in blocks {
+        let its = system.iter().filter(|p| block.contains(&p.main_level())).collect::<Vec<_>>();
+        // A hypersurface of the degree of the block, by Bézout.
+        let degree = its.iter().map(|p| p.total_degree() as f64).product::<f64>();
+        let variables = block.len().saturating_sub(its.len()) + 1;
+        let terms = (1..=variables).map(|k| (degree + k as f64) / k as f64).product::<f64>();
+        let mixed = finite || terms <= MOST_TERMS;
+        loop {
+            for &level in &block {
+                let mut form = ring.zero();
+                for &at in block.iter().filter(|at| mixed || **at == level) {
+                    form = &form + &ring.variable(at).scale(random.below(ring.prime()));
+                }
+                forms[level - 1] = form;
+            }
+            if rank(&forms) == n {
+                break;
+            }
+        }
+        if !mixed {
+            for &level in &block {
+                let shift = ring.constant(random.below(ring.prime()));
+                forms[level - 1] = &forms[level - 1] + &shift;
+            }
+        }
+    }
+    forms
+}
+
+/// The levels of variables that are connected by polynomials.
+fn blocks(ring: &Ring, system: &[Poly]) -> Vec<Vec<Level>> {
+    let mut blocks = (1..=ring.variables()).map(|level| vec![level]).collect::<Vec<_>>();
+    for p in system {
+        let (joined, apart): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| block.iter().any(|&level| p.degree(level) > 0));
+        blocks = apart;
+        blocks.push(joined.concat());
+    }
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+/// Bases of the blocks that have finitely many zeros.
+fn bases(ring: &Ring, equations: &[Poly]) -> Vec<Poly> {
+    let mut found = Vec::new();
+    for mut block in blocks(ring, equations) {
+        block.sort_unstable();
+        let names = block.iter().rev().map(|&level| ring.name(level).to_owned());
+        let names = names.collect::<Vec<_>>();
+        let Ok(part) = Ring::new(&names, ring.prime()) else { continue };
+        // The levels in the part, and back.
+        let mut levels = vec![0; ring.variables() + 1];
+        let mut back = vec![0; block.len() + 1];
+        for (index, &level) in block.iter().enumerate() {
+            levels[level] = index + 1;
+            back[index + 1] = level;
+        }
+        let its = equations.iter().filter(|p| block.contains(&p.main_level()));
+        let its = its.map(|p| p.mapped(&part, &levels)).collect::<Vec<_>>();
+        if its.len() < block.len() {
+            continue;
+        }
+        if let Ok(basis) = lexicographic(&part, &its, &[], MOST_WORK) {
+            found.extend(basis.iter().map(|p| p.mapped(ring, &back)));
+        }
+    }
+    found
 }
 
 /// The dimensions and degrees of all components; the sum for each dimension unless they are told

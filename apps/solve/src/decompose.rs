@@ -24,6 +24,10 @@
 //! initial or s vanishes are the degenerate ones, of smaller dimension. They are delayed until
 //! tasks of larger dimension are done, if the caller takes tasks in that order (lazy evaluation).
 //!
+//! If only the closures of the chains are wanted ([`Decomposer::for_closures`]), tasks of a
+//! dimension that no component has are dropped: for as many equations as the codimension, all
+//! degenerate ones.
+//!
 //! # Termination
 //! Each task has a chain of smaller dimension, or of smaller degree, or fewer equations, or an
 //! equation that will lower the dimension.
@@ -71,6 +75,8 @@ pub struct Decomposer {
     inputs: Vec<Rc<Poly>>,
     /// Polynomials that must not vanish.
     inequations: Vec<Rc<Poly>>,
+    /// Tasks of a smaller dimension are dropped.
+    least_dimension: usize,
 }
 
 impl Decomposer {
@@ -83,7 +89,18 @@ impl Decomposer {
             regularizer: Regularizer::new(ring),
             inputs: shared(inputs),
             inequations: shared(inequations),
+            least_dimension: 0,
         }
+    }
+
+    /// Leaves out tasks whose dimension is smaller than the number of variables minus that of
+    /// equations. No irreducible component of the zeros has such a dimension (Krull), so the
+    /// closures of the solved chains have the same union. Their points need not have.
+    #[must_use]
+    pub fn for_closures(mut self) -> Decomposer {
+        let equations = self.inputs.iter().filter(|input| !input.is_zero()).count();
+        self.least_dimension = self.ring().variables().saturating_sub(equations);
+        self
     }
 
     /// Returns the first task.
@@ -110,6 +127,9 @@ impl Decomposer {
     #[must_use]
     pub fn step(&self, task: Task) -> Step {
         let variables = self.ring().variables();
+        if task.dimension() < self.least_dimension {
+            return Step::Tasks(Vec::new());
+        }
         let Some(task) = reduced(task) else { return Step::Tasks(Vec::new()) };
         let least = task.equations.iter().map(|equation| equation.reduced.main_level()).min();
         let level = least.unwrap_or(variables);

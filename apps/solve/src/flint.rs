@@ -14,8 +14,13 @@
 //! | `nmod_mpoly_struct`         |    48 |   64 |
 //! | `nmod_mpoly_univar_struct`  |    32 |   64 |
 //! | `nmod_mpoly_factor_struct`  |    40 |   64 |
+//! | `nmod_poly_struct`          |    48 |   64 |
+//! | `fq_nmod_ctx_struct`        |   176 |  512 |
+//! | `fq_nmod_mpoly_ctx_struct`  |   776 | 4096 |
+//! | `fq_nmod_mpoly_struct`      |    48 |   64 |
+//! | `fq_nmod_mpoly_factor_struct` |  80 |  128 |
 
-use std::ffi::{OsStr, c_int, c_long, c_ulong, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
@@ -29,7 +34,9 @@ pub(crate) type Const = *const c_void;
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($kind:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions by their names, without the prefix `nmod_mpoly_`.
+        /// The functions by their names without the prefix `nmod_mpoly_`; `fq_` stands for
+        /// `fq_nmod_mpoly_`, `field_` for `fq_nmod_ctx_`. A number of a field (`fq_nmod_t`) is an
+        /// `nmod_poly_t`.
         pub(crate) struct Flint {
             $(pub(crate) $name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)*
             /// Keeps the library loaded.
@@ -99,6 +106,29 @@ functions! {
     factor_length = "nmod_mpoly_factor_length": fn(Const, Const) -> c_long;
     factor_base = "nmod_mpoly_factor_get_base": fn(Opaque, Const, c_long, Const);
     factor_exponent = "nmod_mpoly_factor_get_exp_si": fn(Opaque, c_long, Const) -> c_long;
+    number_init = "nmod_poly_init": fn(Opaque, c_ulong);
+    number_clear = "nmod_poly_clear": fn(Opaque);
+    number_set = "nmod_poly_set_coeff_ui": fn(Opaque, c_long, c_ulong);
+    number_get = "nmod_poly_get_coeff_ui": fn(Const, c_long) -> c_ulong;
+    field_init = "fq_nmod_ctx_init_modulus": fn(Opaque, Const, *const c_char);
+    field_clear = "fq_nmod_ctx_clear": fn(Opaque);
+    fq_ctx_init = "fq_nmod_mpoly_ctx_init": fn(Opaque, c_long, c_int, Const);
+    fq_ctx_clear = "fq_nmod_mpoly_ctx_clear": fn(Opaque);
+    fq_init = "fq_nmod_mpoly_init": fn(Opaque, Const);
+    fq_clear = "fq_nmod_mpoly_clear": fn(Opaque, Const);
+    fq_length = "fq_nmod_mpoly_length": fn(Const, Const) -> c_long;
+    fq_get_term_coeff = "fq_nmod_mpoly_get_term_coeff_fq_nmod": fn(Opaque, Const, c_long, Const);
+    fq_get_term_exp_ui = "fq_nmod_mpoly_get_term_exp_ui": fn(*mut c_ulong, Const, c_long, Const);
+    fq_push_term = "fq_nmod_mpoly_push_term_fq_nmod_ui":
+        fn(Opaque, Const, *const c_ulong, Const);
+    fq_resultant = "fq_nmod_mpoly_resultant": fn(Opaque, Const, Const, c_long, Const) -> c_int;
+    fq_make_monic = "fq_nmod_mpoly_make_monic": fn(Opaque, Const, Const);
+    fq_factor = "fq_nmod_mpoly_factor": fn(Opaque, Const, Const) -> c_int;
+    fq_factor_init = "fq_nmod_mpoly_factor_init": fn(Opaque, Const);
+    fq_factor_clear = "fq_nmod_mpoly_factor_clear": fn(Opaque, Const);
+    fq_factor_length = "fq_nmod_mpoly_factor_length": fn(Const, Const) -> c_long;
+    fq_factor_base = "fq_nmod_mpoly_factor_get_base": fn(Opaque, Const, c_long, Const);
+    fq_factor_exponent = "fq_nmod_mpoly_factor_get_exp_si": fn(Opaque, c_long, Const) -> c_long;
 }
 
 impl std::fmt::Debug for Flint {

@@ -11,9 +11,8 @@ use clap::{CommandFactory as _, Parser, ValueEnum};
 use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use syncline_solve::check::check;
+use syncline_solve::check::check_by;
 use syncline_solve::codec::Codec;
-use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::solve::{Progress, run, run_jobs, solution};
 use syncline_solve::{Method, Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
@@ -254,8 +253,14 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     if args.check {
         end_at(deadline, args, "checked");
         let mode = mode(args);
-        let outcome =
-            check(&system.ring, &system.equations, &nonzero, &solution, mode, args.factor);
+        let mut second = |equations: &[Poly], inequations: &[Poly]| {
+            solved(args, &system.ring, equations, inequations, deadline).map(|(found, _)| found)
+        };
+        let (ring, equations) = (&system.ring, &system.equations);
+        let outcome = match check_by(&mut second, ring, equations, &nonzero, &solution, mode) {
+            Err(SolveError::TimedOut) => return Ok(too_late(args.timeout, "checked")),
+            outcome => outcome?,
+        };
         let check_seconds = check_began.elapsed().as_secs_f64();
         let _ = match &outcome {
             Ok(()) => writeln!(out, "Checked in {check_seconds:.3} s: right."),
@@ -318,14 +323,18 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     Ok(if checked == Some(false) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
+fn too_late(timeout: Option<Duration>, what: &str) -> ExitCode {
+    fail(&format!("not {what} within {} s", timeout.unwrap_or_default().as_secs_f64()), 4)
+}
+
 /// Ends the process at a deadline: a basis or a check is made in this process, and cannot be
 /// interrupted.
 fn end_at(deadline: Option<Instant>, args: &Args, what: &'static str) {
     let Some(deadline) = deadline else { return };
-    let seconds = args.timeout.unwrap_or_default().as_secs_f64();
+    let timeout = args.timeout;
     std::thread::spawn(move || {
         std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
-        fail(&format!("not {what} within {seconds} s"), 4);
+        too_late(timeout, what);
         std::process::exit(4);
     });
 }
@@ -390,7 +399,7 @@ fn solved(
         ));
     };
     if args.workers == 1 && args.timeout.is_none() && args.memory.is_none() {
-        let decomposer = Decomposer::new(ring, equations, nonzero);
+        let decomposer = mode(args).decomposer(ring, equations, nonzero);
         let solved = run(&decomposer, decomposer.first(), &mut { told });
         bar.set_message("components");
         let solution = solution(&decomposer, solved, mode(args), args.factor, &mut run_jobs);
@@ -463,6 +472,9 @@ fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
             out.push_str(", irreducible");
         } else if args.factor && (mode(args) == Mode::Kalkbrener || chain.dimension() == 0) {
             out.push_str(", perhaps reducible");
+            if let Some(doubt) = component.doubt {
+                let _ = write!(out, " ({})", doubt.told(ring));
+            }
         }
         if !free.is_empty() {
             let _ = write!(out, "; free: {}", free.join(", "));

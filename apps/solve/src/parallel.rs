@@ -194,8 +194,7 @@ impl Solver {
             }
         }
         let solved = report.effort.write(self.codec, chains);
-        let lazard = self.mode == Mode::Lazard;
-        let order = Order::Components { solved, lazard, factor: self.factor };
+        let order = Order::Components { solved, factor: self.factor };
         pool.submit(Work { problem: problem.clone(), order });
         let outcome = watch.next(pool)?;
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
@@ -207,7 +206,8 @@ impl Solver {
         report.workers = pool.progress().started - before.started;
         report.lost = pool.progress().lost - before.lost;
         let components = found.into_iter().zip(done.primes);
-        let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
+        let components =
+            components.map(|(chain, (is_prime, doubt))| Component { chain, is_prime, doubt });
         Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
     }
 }
@@ -260,7 +260,8 @@ impl Workers {
             None => self.solver.pool()?,
         };
         self.systems += 1;
-        let problem = Problem::new(self.systems, ring, equations, inequations, self.solver.codec);
+        let Solver { codec, mode, .. } = self.solver;
+        let problem = Problem::new(self.systems, ring, equations, inequations, codec, mode);
         let first = Decomposer::new(ring, equations, inequations).first();
         let watch = Watch { deadline, system: self.systems, progress };
         let solved = self.solver.solve_in(&mut pool, ring, &problem, first, watch)?;
@@ -332,7 +333,8 @@ pub struct FarmCosts {
 pub fn farm_costs(program: &Program) -> Result<FarmCosts, SolveError> {
     let names = vec!["x".to_owned()];
     let inputs = Integers(vec![0, 0]);
-    let problem = Problem { number: 0, names, prime: 2, inputs, codec: Codec::Terms };
+    let problem =
+        Problem { number: 0, names, prime: 2, inputs, codec: Codec::Terms, mode: Mode::Lazard };
     let (mut spawns, mut trips) = (Vec::new(), Vec::new());
     for _ in 0..9 {
         let builder = PoolBuilder::new(1).program(program.clone()).batch(1);

@@ -9,10 +9,12 @@
 //! stores it, in lexicographic order; and recursively, as a polynomial in one variable with
 //! polynomials as coefficients ([`Poly::coefficients`]).
 
+mod extension;
 mod operators;
 mod ring;
 
 use crate::flint::{Const, Flint, Opaque};
+pub(crate) use extension::Extension;
 pub use ring::{MAX_EXPONENT, Ring};
 
 /// The position of a variable in the order of its ring, from 1; 0 for constants.

@@ -1,33 +1,81 @@
 //! The irreducible components of chains over Z/p.
 //!
-//! # Closed chains
-//! A closed chain that is square-free stands for a product of finite fields, one for each
-//! component. The residues a with a^p = a form a vector space over Z/p of which the dimension is
-//! the number of components (Berlekamp). In each component such a residue is a number; so a^((p -
-//! 1) / 2) - 1 of a random one is zero in about half of the components, and splits the chain.
+//! # Method
+//! A member is closed if neither it nor the members of the variables in it contain a free variable.
+//! Closed members are factored first, from below: together they are a finite field F_q in each
+//! component ([`Field`]). Then the other members are factored from below, over the field L of
+//! functions of those that precede them, which is algebraic over F_q(free variables).
 //!
-//! # Chains with free variables
-//! The members are factored from below. Let L be the field of the members below T_v, over the field
-//! of rational functions in the free variables. A random shift of v makes the norm of T_v from L to
-//! that field square-free; its irreducible factors, shifted back, have one irreducible factor of
-//! T_v each in common with it (Trager).
+//! ```text
+//!     members            1. closed: F_q              2. the others, from below, over F_q(x, y)
+//!     z³ - x y, b² - 2,  ──> a² - 2, b - a  ──┐
+//!     a² - 2                 a² - 2, b + a  ──┴────> z³ - x y, over each F_q
+//! ```
 //!
-//! The norm has to be square-free for some shift. It has none if T_v is inseparable, as y^p - x is;
-//! so such a member, which has a degree of at least p, stays as it is. Nor is there one if p is
-//! smaller than the number of unlucky shifts.
+//! A factor of a member T_v is found in these steps, of which the first one that answers ends the
+//! search. S is the set of members whose variables occur in T_v, or in a member of S; members of
+//! degree 1 are eliminated.
+//!
+//! | step                                                    | is enough if                       |
+//! |---------------------------------------------------------|------------------------------------|
+//! | factor over F_q(free variables), by FLINT               | S is empty; then each factor again |
+//! | no member outside S, or degrees without common divisor  | always                             |
+//! | factor at random points of L                            | no degree of factors is common     |
+//! | factor the norm to F_q(free variables), by the members S| the norm is small; each factor     |
+//! | the same, by all members                                | the norm is small                  |
+//!
+//! # Why that is right
+//! *Variables that do not occur.* Let K be the field that S generates, over the free variables that
+//! occur. The coefficients of a factor of T_v in L\[v\] are algebraic over K. If no other members
+//! are there, L is K(free variables), in which K is algebraically closed; so the factors over K are
+//! those over L.
+//!
+//! *Members that do not occur* can matter, by an element of L that is algebraic over K: v² - 2
+//! splits over x² - 2 y², since x/y is a root of 2. But if g is irreducible over K and the degree
+//! \[L : K(free variables)\] has no common divisor with deg g, then g is irreducible over L: with a
+//! zero v of g of degree e over L, deg g divides \[L(v) : K(free variables)\] = e \[L : K(free
+//! variables)\], so deg g <= e.
+//!
+//! *Points.* Let P be a point at which the members are unramified over the free variables, and no
+//! initial vanishes. The local ring of P is étale over a regular one, so it is integrally closed,
+//! and a monic factor of g / init(g) over L has coefficients in it (Gauss). So factors over L have
+//! factors at P: if no sum of degrees of factors at P but 0 and deg g is one at all points, g is
+//! irreducible over L.
+//!
+//! *Norms* (Trager). The norm N(g) of an irreducible g in L\[v\] to k\[v\], k = F_q(free
+//! variables), is a power of an irreducible polynomial: it is the characteristic polynomial of v in
+//! the field L\[v\]/(g) over k. If N(T_v) is a product of different irreducible N_i, so each N_i
+//! belongs to one factor, gcd(T_v, N_i): if two factors had the same, or one of them occurred
+//! twice, N_i² would divide N(T_v). This holds whether or not T_v is separable. To make the norm
+//! square-free, v is shifted by a linear form in the variables of the members.
+//!
+//! # The order of the variables
+//! A factor can contain closed variables that are greater than its own. It is then no member of a
+//! chain in the order of the ring; but the component is where all factors vanish on the chain that
+//! was given, and [`partition`] finds that part.
+//!
+//! # Limits
+//! A norm is not computed if it may have more than some number of coefficients, by a bound from
+//! degrees. If that, or the lack of a shift, ends the search, the component has a [`Doubt`]. There
+//! may be no shift if T_v is inseparable, as y^p - x is, or if F_q(free variables) offers too few
+//! of them.
 //!
 //! # Source
-//! Berlekamp, "Factoring polynomials over finite fields" (1967); Cantor and Zassenhaus (1981);
-//! Trager, "Algebraic factoring and rational function integration" (1976).
+//! Trager, "Algebraic factoring and rational function integration" (1976). Changed: finite fields
+//! and independent members are left aside, and points of the chain are tried before norms.
 
-use crate::chain::{Chain, Split};
-use crate::modular;
-use crate::partition::{partition, parts};
+mod field;
+mod functions;
+
+use serde::{Deserialize, Serialize};
+
+use crate::chain::Chain;
+use crate::normal::normalised;
+use crate::partition::partition;
 use crate::poly::{Level, Poly, Ring};
-use crate::random::Random;
 use crate::regularize::Regularizer;
-use crate::subresultant::subresultants;
-use crate::tower;
+use field::Field;
+use functions::{Functions, MAX_NORM};
 
 /// A chain, and whether it is known to be irreducible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,271 +84,189 @@ pub struct Component {
     pub chain: Chain,
     /// Whether its variety is irreducible over Z/p; if not, that is not known.
     pub is_prime: bool,
+    /// Why that is not known, if it was asked.
+    pub doubt: Option<Doubt>,
+}
+
+/// The reason why a component is perhaps reducible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Doubt {
+    /// No shift of the variable of this level makes the norm of its member square-free.
+    Shifts(Level),
+    /// The norm of the member of this level is too large.
+    Norm(Level),
+}
+
+impl Doubt {
+    /// Returns the reason in words.
+    #[must_use]
+    pub fn told(self, ring: &Ring) -> String {
+        match self {
+            Doubt::Shifts(level) => format!(
+                "the norm of the polynomial of {} has multiple factors: it is inseparable, or the \
+                 prime is too small",
+                ring.name(level)
+            ),
+            Doubt::Norm(level) => format!(
+                "the norm of the polynomial of {} can have more than {MAX_NORM} coefficients",
+                ring.name(level)
+            ),
+        }
+    }
 }
 
 /// Returns the irreducible components of a regular chain, which is square-free if it is closed.
+///
+/// # Panics
+/// If FLINT fails, which is a fault.
 #[must_use]
-pub fn primes(regularizer: &Regularizer, chain: &Chain) -> Vec<Component> {
-    if chain.dimension() > 0 {
-        return open_primes(regularizer, chain);
-    }
-    let mut found = Vec::new();
-    let mut open = vec![chain.clone()];
-    while let Some(chain) = open.pop() {
-        match split(&chain) {
-            Some(split) => open.extend(parts(&chain, split)),
-            None => found.push(Component { chain, is_prime: true }),
-        }
-    }
-    found
-}
-
-/// Splits a closed chain, unless it is irreducible.
-fn split(chain: &Chain) -> Option<Split> {
-    let (level, lowest) = chain.members().next()?;
-    let mut factors = lowest.factor();
-    if factors.len() > 1 {
-        let (factor, _) = factors.swap_remove(0);
-        let cofactor = lowest.divide_exactly(&factor).expect("a factor").into();
-        let factor = factor.into();
-        return Some(Split { level, factor, cofactor, degenerate: None });
-    }
-    if chain.members().skip(1).all(|(at, member)| member.degree(at) == 1) {
-        return None;
-    }
-    let fixed = fixed_residues(chain);
-    if fixed.len() == 1 {
-        return None;
-    }
-    let ring = lowest.ring();
-    let prime = ring.prime();
-    let mut random = Random::new(fixed.len() as u64);
-    loop {
-        let mut residue = ring.zero();
-        for part in &fixed {
-            residue = &residue + &part.scale(random.below(prime));
-        }
-        if prime > 2 {
-            residue = tower::power(&residue, (prime - 1) / 2, chain);
-            residue = &residue - &ring.constant(1);
-        }
-        if !residue.is_zero()
-            && let Err(split) = tower::inverse(&residue, chain)
-        {
-            return Some(split);
-        }
-    }
-}
-
-/// A basis of the residues a with a^p = a.
-fn fixed_residues(chain: &Chain) -> Vec<Poly> {
-    let members = chain.members().collect::<Vec<_>>();
-    let ring = members[0].1.ring();
-    let prime = ring.prime();
-    // The monomials that are residues, each with its power of order p, which is a product.
-    let mut monomials = vec![ring.constant(1)];
-    let mut powers = vec![ring.constant(1)];
-    for &(level, member) in &members {
-        let variable = chain.remainder(&ring.variable(level), level);
-        let power = tower::power(&variable, prime, chain);
-        let (lower, count) = (monomials.clone(), monomials.len());
-        let mut monomial = ring.constant(1);
-        for exponent in 1..member.degree(level) {
-            monomial = &monomial * &ring.variable(level);
-            for (index, lower) in lower.iter().enumerate() {
-                let at = (exponent - 1) * count + index;
-                powers.push(chain.remainder(&(&powers[at] * &power), level));
-                monomials.push(lower * &monomial);
-            }
-        }
-    }
-    let size = monomials.len();
-    let position = |exponents: &[u64]| {
-        let mut at = 0;
-        for &(level, member) in members.iter().rev() {
-            at = at * member.degree(level) + exponents[ring.variables() - level] as usize;
-        }
-        at
+pub fn primes(chain: &Chain) -> Vec<Component> {
+    let Some((_, member)) = chain.members().next() else {
+        return vec![Component { chain: chain.clone(), is_prime: true, doubt: None }];
     };
-    // Row i has the coordinates of m_i^p - m_i, followed by those of m_i.
-    let mut rows = Vec::with_capacity(size);
-    for (index, power) in powers.iter().enumerate() {
-        let mut row = vec![0; 2 * size];
-        for (coefficient, exponents) in power.terms() {
-            row[position(&exponents)] = coefficient;
+    let work = Work::new(member.ring(), chain);
+    let mut found = Vec::new();
+    for leaf in work.leaves() {
+        match work.open.is_empty() {
+            true => found.push(work.component(&leaf.tower, None)),
+            false => found.extend(work.components(&leaf)),
         }
-        row[index] = (row[index] + prime - 1) % prime;
-        row[size + index] = 1;
-        rows.push(row);
-    }
-    let rank = eliminate(&mut rows, size, prime);
-    rows[rank..]
-        .iter()
-        .map(|row| {
-            let terms = monomials.iter().zip(&row[size..]).filter(|(_, c)| **c != 0);
-            terms.fold(ring.zero(), |sum, (monomial, &c)| &sum + &monomial.scale(c))
-        })
-        .collect()
-}
-
-/// Brings the first `columns` columns into echelon form; returns the rank.
-fn eliminate(rows: &mut [Vec<u64>], columns: usize, prime: u64) -> usize {
-    let mut rank = 0;
-    for column in 0..columns {
-        let Some(pivot) = (rank..rows.len()).find(|&row| rows[row][column] != 0) else { continue };
-        rows.swap(rank, pivot);
-        let inverse = modular::inverse(rows[rank][column], prime);
-        let (above, below) = rows.split_at_mut(rank + 1);
-        let pivot = &above[rank];
-        for row in below.iter_mut().filter(|row| row[column] != 0) {
-            let factor = prime - modular::multiply(row[column], inverse, prime);
-            for (to, &from) in row.iter_mut().zip(pivot).skip(column) {
-                if from != 0 {
-                    *to = (*to + modular::multiply(factor, from, prime)) % prime;
-                }
-            }
-        }
-        rank += 1;
-    }
-    rank
-}
-
-/// The number of shifts that are tried.
-const SHIFTS: usize = 12;
-/// From this prime on, there are enough numbers for shifts.
-const MANY: u64 = 1000;
-
-/// The components of a chain with free variables: see the head of the module.
-fn open_primes(regularizer: &Regularizer, chain: &Chain) -> Vec<Component> {
-    let mut found = vec![Component { chain: Chain::empty(chain.variables()), is_prime: true }];
-    for (level, member) in chain.members() {
-        let mut next = Vec::new();
-        for below in found {
-            let part = below.chain.reduce(member, level - 1);
-            let (members, known) = match below.is_prime {
-                true => factors(regularizer, &part, level, &below.chain),
-                false => (vec![part], false),
-            };
-            next.extend(members.into_iter().map(|member| Component {
-                chain: below.chain.with(member),
-                is_prime: below.is_prime && known,
-            }));
-        }
-        found = next;
     }
     found
 }
 
-/// The irreducible factors of a polynomial in the variable of `level` modulo a prime chain, and
-/// whether they are known to be irreducible.
-fn factors(
-    regularizer: &Regularizer,
-    member: &Poly,
-    level: Level,
-    below: &Chain,
-) -> (Vec<Poly>, bool) {
-    if member.degree(level) == 1 {
-        return (vec![member.clone()], true);
-    }
-    let bound = below.members().map(|(at, _)| at).collect::<Vec<_>>();
-    if bound.iter().all(|&at| member.degree(at) == 0)
-        && below.members().all(|(at, member)| member.degree(at) == 1)
-    {
-        let factors = member.factor().into_iter().map(|(factor, _)| factor);
-        return (factors.filter(|factor| factor.degree(level) > 0).collect(), true);
-    }
-    // The parts without multiple factors.
-    let chain = below.with(member.clone());
-    let (multiple, simple) = partition(regularizer, &member.derivative(level), &chain);
-    let parts = multiple.into_iter().chain(simple).collect::<Vec<_>>();
-    if parts.len() > 1 {
-        let mut found = Vec::new();
-        let mut known = true;
-        for part in parts {
-            let part = part.get(level).expect("a level with a member");
-            let (factors, all) = factors(regularizer, part, level, below);
-            found.extend(factors);
-            known &= all;
-        }
-        found.sort_by_cached_key(Poly::to_string);
-        found.dedup();
-        return (found, known);
-    }
-    let ring = member.ring();
-    let mut random = Random::new(level as u64);
-    for _ in 0..SHIFTS {
-        let mut shift = ring.zero();
-        for (at, _) in below.members().filter(|(at, member)| member.degree(*at) > 1) {
-            shift = &shift + &(&multiplier(ring, below, level, &mut random) * &ring.variable(at));
-        }
-        let variable = ring.variable(level);
-        let Some(norm) = norm(&composed(member, level, &(&variable - &shift)), below) else {
-            continue;
-        };
-        if norm.degree(level) == 0 {
-            continue;
-        }
-        let norms = primitive_in(&norm, level).factor();
-        if norms.iter().any(|(_, exponent)| *exponent > 1) {
-            continue;
-        }
-        let parts = norms
-            .iter()
-            .flat_map(|(norm, _)| {
-                let back = composed(norm, level, &(&variable + &shift));
-                partition(regularizer, &back, &chain).0
-            })
-            .map(|part| part.get(level).expect("a level with a member").as_ref().clone());
-        return (parts.collect(), true);
-    }
-    (vec![member.clone()], false)
+/// A chain in a ring that has a generator below its variables.
+struct Work {
+    ring: Ring,
+    /// The ring of the chain that was given.
+    outer: Ring,
+    chain: Chain,
+    /// The levels of closed members, and of the others.
+    closed: Vec<Level>,
+    open: Vec<Level>,
 }
 
-/// Returns the polynomial with another one in the place of the variable of `level`.
-fn composed(p: &Poly, level: Level, with: &Poly) -> Poly {
-    p.coefficients(level).iter().rev().fold(p.ring().zero(), |sum, c| &(&sum * with) + c)
+/// A finite field of closed members.
+struct Leaf {
+    field: Field,
+    /// The closed members, irreducible in turn.
+    tower: Chain,
 }
 
-fn primitive_in(p: &Poly, level: Level) -> Poly {
-    let content = p.content(&[level]);
-    p.divide_exactly(&content).expect("its content divides it")
-}
-
-/// A random multiplier of a shift: a number; for small primes a linear polynomial in the free
-/// variables, since there are few numbers.
-fn multiplier(ring: &Ring, below: &Chain, level: Level, random: &mut Random) -> Poly {
-    let prime = ring.prime();
-    let mut multiplier = ring.constant(random.below(prime));
-    if prime < MANY {
-        for free in below.free().take_while(|&free| free < level) {
-            multiplier = &multiplier + &ring.variable(free).scale(random.below(prime));
+impl Work {
+    fn new(outer: &Ring, chain: &Chain) -> Work {
+        let mut names = outer.names().to_vec();
+        names.push("generator".to_owned());
+        let ring = Ring::new(&names, outer.prime()).expect("the prime is that of a ring");
+        let levels = (1..=names.len()).collect::<Vec<_>>();
+        let mapped = chain.members().map(|(_, member)| member.mapped(&ring, &levels));
+        let chain = mapped.fold(Chain::empty(names.len()), |all, member| all.with(member));
+        let (mut closed, mut open) = (Vec::new(), Vec::new());
+        for (level, member) in chain.members() {
+            let is_closed = (1..level).all(|at| member.degree(at) == 0 || closed.contains(&at));
+            if is_closed { &mut closed } else { &mut open }.push(level);
         }
+        Work { ring, outer: outer.clone(), chain, closed, open }
     }
-    multiplier
-}
 
-/// Returns the norm of a polynomial over the rational functions in the free variables, up to a
-/// factor in these; `None` if it is a power, as the polynomial does not contain one of the
-/// variables that are not free.
-fn norm(p: &Poly, below: &Chain) -> Option<Poly> {
-    let mut norm = p.clone();
-    for (level, member) in below.members().collect::<Vec<_>>().into_iter().rev() {
-        let (m, n) = (member.degree(level), norm.degree(level));
-        norm = match (m, n) {
-            (1, 0) => norm,
-            (_, 0) => return None,
-            _ => resultant(member, &norm, level),
-        };
+    fn member(&self, level: Level) -> &Poly {
+        self.chain.get(level).expect("a level with a member")
     }
-    Some(norm)
-}
 
-/// Returns the resultant in the variable of `level`, which both contain, up to the sign.
-fn resultant(a: &Poly, b: &Poly, level: Level) -> Poly {
-    let (m, n) = (a.degree(level), b.degree(level));
-    let all = if m >= n { subresultants(a, b, level) } else { subresultants(b, a, level) };
-    match all.last() {
-        Some(last) if last.degree(level) == 0 => last.clone(),
-        _ => a.ring().zero(),
+    /// The fields of the closed members.
+    fn leaves(&self) -> Vec<Leaf> {
+        let empty = Chain::empty(self.ring.variables());
+        let mut leaves = vec![Leaf { field: Field::new(&self.ring), tower: empty }];
+        for (index, &level) in self.closed.iter().enumerate() {
+            // The field need not be known for members of degree 1.
+            let rest = &self.closed[index..];
+            let simple = rest.iter().all(|&at| self.member(at).degree(at) == 1);
+            let member = self.member(level);
+            if self.open.is_empty() && simple && member.has_constant_initial() {
+                for leaf in &mut leaves {
+                    leaf.tower = leaf.tower.with(leaf.tower.remainder(member, level));
+                }
+                continue;
+            }
+            leaves = leaves
+                .iter()
+                .flat_map(|Leaf { field, tower }| {
+                    let factors = field.factor(&field.image(member)).into_iter();
+                    factors.map(|(factor, _)| {
+                        let lifted = tower.remainder(&field.preimage(&factor), level);
+                        let tower = tower.with(lifted);
+                        let field = field.with_zero(&factor, level, Some(&tower));
+                        Leaf { field, tower }
+                    })
+                })
+                .collect();
+        }
+        leaves
+    }
+
+    /// The components over a finite field.
+    fn components(&self, leaf: &Leaf) -> Vec<Component> {
+        let regularizer = &Regularizer::new(&self.ring);
+        let field = &leaf.field;
+        let mut found = vec![(Chain::empty(self.ring.variables()), None)];
+        for &level in &self.open {
+            let member = field.image(self.member(level));
+            let mut next = Vec::new();
+            for (chain, doubt) in found {
+                let (members, doubt) = match doubt {
+                    None => Functions { regularizer, field, chain: &chain }.factors(&member, level),
+                    Some(_) => (vec![member.clone()], doubt),
+                };
+                next.extend(members.into_iter().map(|member| (chain.with(member), doubt)));
+            }
+            found = next;
+        }
+        let found = found.into_iter();
+        found.flat_map(|(chain, doubt)| self.in_order(regularizer, leaf, chain, doubt)).collect()
+    }
+
+    /// The component in the order of the ring: see the head of the module.
+    fn in_order(
+        &self,
+        regularizer: &Regularizer,
+        leaf: &Leaf,
+        mut chain: Chain,
+        doubt: Option<Doubt>,
+    ) -> Vec<Component> {
+        let Leaf { field, tower } = leaf;
+        // In normal form, coefficients have no numbers of the field without need.
+        let over = field.modulus().map_or_else(|| chain.clone(), |m| chain.with(m.clone()));
+        if doubt.is_none()
+            && let Ok(normal) = normalised(&over)
+        {
+            chain = normal;
+        }
+        let members = self.open.iter().map(|&level| {
+            let member = chain.get(level).expect("a level with a member");
+            (level, tower.remainder(&field.preimage(member), self.ring.variables()))
+        });
+        let members = members.collect::<Vec<_>>();
+        if members.iter().all(|(level, member)| member.main_level() == *level) {
+            let whole =
+                members.into_iter().fold(tower.clone(), |all, (_, member)| all.with(member));
+            return vec![self.component(&whole, doubt)];
+        }
+        let given = self.open.iter().fold(tower.clone(), |all, &level| {
+            all.with(tower.remainder(self.member(level), level - 1))
+        });
+        let parts = members.iter().fold(vec![given], |parts, (_, member)| {
+            parts.iter().flat_map(|part| partition(regularizer, member, part).0).collect()
+        });
+        parts.iter().map(|part| self.component(part, doubt)).collect()
+    }
+
+    fn component(&self, chain: &Chain, doubt: Option<Doubt>) -> Component {
+        let levels = (0..=self.ring.variables()).map(|level| level.saturating_sub(1));
+        let levels = levels.collect::<Vec<_>>();
+        let empty = Chain::empty(self.outer.variables());
+        let chain = chain
+            .members()
+            .fold(empty, |all, (_, member)| all.with(member.mapped(&self.outer, &levels)));
+        Component { chain, is_prime: doubt.is_none(), doubt }
     }
 }

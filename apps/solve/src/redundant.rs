@@ -7,14 +7,15 @@
 //!
 //! # Method
 //! A chain T is divided by each other chain K of at least its dimension, in the order of the
-//! dimension:
+//! dimension. The closure of K is the product of those of its blocks, so T is divided by one block
+//! after the other; what is in one of them is divided by the next.
 //!
-//! | part of T on which                       | is                                                |
-//! |------------------------------------------|---------------------------------------------------|
-//! | a member of K does not vanish            | not in the closure of K: kept                     |
-//! | all members vanish, no initial of K does | in it: removed                                    |
-//! | the only member vanishes                 | in it: removed                                    |
-//! | all members vanish, and an initial       | divided into primes; for each a [`Cone`] decides  |
+//! | part of T on which                       | is                                               |
+//! |------------------------------------------|--------------------------------------------------|
+//! | a member of the block does not vanish    | not in the closure of K: kept                    |
+//! | all members vanish, no initial does      | in that of the block                             |
+//! | the only member vanishes                 | in it                                            |
+//! | all members vanish, and an initial       | divided into primes; for each a [`Cone`] decides |
 //!
 //! # Source
 //! Moreno Maza and Xie, "Component-level parallelization of triangular decompositions", PASCO 2007,
@@ -22,7 +23,7 @@
 
 use crate::chain::Chain;
 use crate::partition::partition;
-use crate::primes::primes;
+use crate::primes::{Component, primes};
 use crate::regularize::Regularizer;
 use crate::section::Cone;
 use crate::solve::Runner;
@@ -50,34 +51,50 @@ pub fn irredundant(
     runner: &mut Runner<'_>,
 ) -> Vec<Chain> {
     chains.sort_by_key(|chain| std::cmp::Reverse(chain.dimension()));
-    let mut kept: Vec<(Chain, Option<Cone>)> = Vec::new();
+    let mut kept: Vec<(Chain, Blocks)> = Vec::new();
     for chain in chains {
         let mut parts = vec![chain];
-        for (other, cone) in &mut kept {
+        for (_, blocks) in &mut kept {
             let mut outside = Vec::new();
-            for part in &parts {
-                let divided = divided(regularizer, part, other);
-                outside.extend(divided.outside);
-                // One member without content generates the ideal of its closure (Gauss).
-                if other.members().count() == 1 {
-                    continue;
+            for (block, cone) in blocks {
+                let mut inside = Vec::new();
+                for part in &parts {
+                    let divided = divided(regularizer, part, block);
+                    outside.extend(divided.outside);
+                    inside.extend(divided.inside);
+                    // One member without content generates the ideal of its closure (Gauss).
+                    if block.members().count() == 1 {
+                        inside.extend(divided.boundary);
+                        continue;
+                    }
+                    for boundary in &divided.boundary {
+                        let cone = cone.get_or_insert_with(|| Cone::new(block, runner));
+                        for Component { chain, .. } in primes(boundary) {
+                            let within = cone.contains(&chain);
+                            if within { &mut inside } else { &mut outside }.push(chain);
+                        }
+                    }
                 }
-                for boundary in &divided.boundary {
-                    let cone = cone.get_or_insert_with(|| Cone::new(other, runner));
-                    let components = primes(regularizer, boundary).into_iter();
-                    outside
-                        .extend(components.map(|c| c.chain).filter(|chain| !cone.contains(chain)));
-                }
+                parts = inside;
             }
             parts = outside;
         }
-        kept.extend(parts.into_iter().map(|part| (part, None)));
+        let with_blocks = |part: Chain| {
+            let blocks = part.blocks().into_iter().map(|block| (block, None)).collect();
+            (part, blocks)
+        };
+        kept.extend(parts.into_iter().map(with_blocks));
     }
     kept.into_iter().map(|(chain, _)| chain).collect()
 }
 
-/// The parts of a chain in relation to another one; what is in its points is left out.
+/// The blocks of a chain, and the cones over their closures where they were needed.
+type Blocks = Vec<(Chain, Option<Cone>)>;
+
+/// The parts of a chain in relation to another one.
 pub(crate) struct Divided {
+    /// All members vanish, and no initial does.
+    pub(crate) inside: Vec<Chain>,
     /// Members of the other chain do not vanish there.
     pub(crate) outside: Vec<Chain>,
     /// All members vanish, and so does an initial.
@@ -87,7 +104,7 @@ pub(crate) struct Divided {
 /// Divides a chain by another one: see the head of the module.
 #[must_use]
 pub(crate) fn divided(regularizer: &Regularizer, chain: &Chain, other: &Chain) -> Divided {
-    let mut divided = Divided { outside: Vec::new(), boundary: Vec::new() };
+    let mut divided = Divided { inside: Vec::new(), outside: Vec::new(), boundary: Vec::new() };
     let mut common = vec![chain.clone()];
     for (_, member) in other.members() {
         let mut next = Vec::new();
@@ -107,5 +124,6 @@ pub(crate) fn divided(regularizer: &Regularizer, chain: &Chain, other: &Chain) -
         }
         common = next;
     }
+    divided.inside = common;
     divided
 }

@@ -33,6 +33,7 @@ use std::rc::Rc;
 use crate::chain::Chain;
 use crate::partition::{partition, parts};
 use crate::poly::{Level, Poly, Ring};
+use crate::primes::primes;
 use crate::random::Random;
 use crate::redundant::disjoint;
 use crate::regularize::Regularizer;
@@ -46,16 +47,33 @@ const ATTEMPTS: usize = 8;
 const DRAWS: usize = 3;
 /// The least size of a field of random numbers, in bits, if the prime is smaller.
 const FIELD_BITS: f64 = 20.0;
+/// The name of the field's generator, which is not printed.
+const GENERATOR: &str = "generator";
 /// The size of the prime, in bits, from which it needs no extension.
 const PRIME_BITS: f64 = 12.0;
 
-/// Returns the degree of the closure of the points of a chain, as a projective variety.
+/// Returns the degree of the closure of the points of a chain, as a projective variety: the product
+/// of the degrees of its blocks. That of one polynomial is its total degree.
 #[must_use]
 pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
-    if chain.dimension() == 0 || chain.members().next().is_none() {
+    if chain.dimension() == 0 {
         return chain.degree();
     }
-    Section::new(chain).degree(runner)
+    let mut of_block = |block: &Chain| {
+        let (level, member) = block.members().next().expect("a block has a member");
+        if block.members().count() == 1 {
+            let factors = member.factor().into_iter().map(|(factor, _)| factor);
+            let factors = factors.filter(|factor| factor.degree(level) > 0);
+            return factors.map(|factor| factor.total_degree()).sum();
+        }
+        let free = |at| block.get(at).is_none() && block.members().any(|(_, m)| m.degree(at) > 0);
+        if !(1..=block.variables()).any(free) {
+            // The members need not be square-free.
+            return primes(block).iter().map(|component| component.chain.degree()).sum();
+        }
+        Section::new(block).degree(runner)
+    };
+    chain.blocks().iter().map(&mut of_block).fold(1, usize::saturating_mul)
 }
 
 /// The equation of a cone over the closure of a chain: see the head of the module.
@@ -66,14 +84,15 @@ pub struct Cone {
 }
 
 impl Cone {
-    /// Computes the equation for a chain of positive dimension, and at least one member.
+    /// Computes the equation for a chain that has at least one member, and a free variable that
+    /// occurs in one. Variables that do not occur are left aside.
     #[must_use]
     pub fn new(chain: &Chain, runner: &mut Runner<'_>) -> Cone {
         let mut section = Section::new(chain);
         // Other random numbers in each attempt, and in the degree as well.
         for _ in 0..ATTEMPTS {
             let degree = section.degree(runner);
-            let mut forms = section.forms(chain.dimension() + 1);
+            let mut forms = section.forms(section.dimension() + 1);
             let last = forms.pop().expect("at least two forms");
             if let Some(equation) = section.equation(degree, &forms, &last, runner) {
                 return Cone { section, equation };
@@ -87,11 +106,31 @@ impl Cone {
     /// Returns whether the closure contains an irreducible variety.
     #[must_use]
     pub fn contains(&self, prime: &Chain) -> bool {
-        let mut chain = self.section.base();
-        for (_, member) in prime.members() {
-            chain = chain.with(member.mapped(&self.section.ring, &self.section.levels));
+        let Some((_, member)) = prime.members().next() else {
+            return self.equation.is_zero();
+        };
+        // All variables, above those of the field.
+        let section = &self.section;
+        let shift = section.base_level();
+        let mut names = member.ring().names().to_vec();
+        names.extend((0..shift).map(|_| GENERATOR.to_owned()));
+        let ring = Ring::new(&names, member.ring().prime()).expect("the prime is that of a ring");
+        let levels = (0..=prime.variables()).map(|level| level + shift).collect::<Vec<_>>();
+        let mut back = (0..=section.ring.variables()).collect::<Vec<_>>();
+        for (level, &at) in section.levels.iter().enumerate().skip(1) {
+            if at > 0 {
+                back[at] = level + shift;
+            }
         }
-        partition(&Regularizer::new(&self.section.ring), &self.equation, &chain).1.is_empty()
+        let mut chain = Chain::empty(names.len());
+        if let Some(field) = &section.field {
+            chain = chain.with(field.mapped(&ring, &back));
+        }
+        for (_, member) in prime.members() {
+            chain = chain.with(member.mapped(&ring, &levels));
+        }
+        let equation = self.equation.mapped(&ring, &back);
+        partition(&Regularizer::new(&ring), &equation, &chain).1.is_empty()
     }
 }
 
@@ -100,7 +139,8 @@ impl Cone {
 struct Section {
     ring: Ring,
     chain: Chain,
-    /// The levels in this ring of the variables of the chain; index 0 is unused.
+    /// The levels in this ring of the variables of the chain: 0 for one that does not occur. The
+    /// first is that of the field's generator; 0 without one.
     levels: Vec<Level>,
     /// The polynomial of the field's generator.
     field: Option<Poly>,
@@ -115,10 +155,18 @@ impl Section {
         let bits = (prime as f64).log2();
         let field_degree = if bits >= PRIME_BITS { 1 } else { (FIELD_BITS / bits).ceil() as usize };
         let shift = usize::from(field_degree > 1);
-        let mut names = member.ring().names().to_vec();
-        names.extend((0..shift).map(|_| "generator".to_owned()));
+        let mut levels = vec![shift];
+        let mut names = vec![GENERATOR.to_owned(); shift];
+        for level in 1..=n {
+            if chain.members().any(|(_, member)| member.degree(level) > 0) {
+                names.push(member.ring().name(level).to_owned());
+                levels.push(names.len());
+            } else {
+                levels.push(0);
+            }
+        }
+        names.reverse();
         let ring = Ring::new(&names, prime).expect("FLINT is loaded, and the prime is one");
-        let levels = (0..=n).map(|level| level + shift).collect::<Vec<_>>();
         let mut random = Random::new(prime);
         let field = (field_degree > 1).then(|| irreducible(&ring, field_degree, &mut random));
         let mut section =
@@ -127,6 +175,11 @@ impl Section {
             all.with(member.mapped(&section.ring, &section.levels))
         });
         section
+    }
+
+    /// The number of variables of the chain that are free.
+    fn dimension(&self) -> usize {
+        self.chain.dimension()
     }
 
     /// The chain of the field's generator alone.
@@ -161,7 +214,7 @@ impl Section {
 
     /// The degree of the closure of the chain.
     fn degree(&mut self, runner: &mut Runner<'_>) -> usize {
-        let forms = self.forms(self.chain.dimension());
+        let forms = self.forms(self.dimension());
         let draw = |_| forms.iter().map(|_| self.number()).collect::<Vec<_>>();
         let draws = (0..DRAWS).map(draw).collect::<Vec<_>>();
         let found = self.points(&forms, &draws, runner);
@@ -172,7 +225,8 @@ impl Section {
     fn forms(&mut self, count: usize) -> Vec<Poly> {
         let mut random = self.random.clone();
         let mut form = || {
-            self.levels[1..].iter().fold(self.ring.zero(), |form, &level| {
+            let levels = self.levels[1..].iter().filter(|level| **level > 0);
+            levels.fold(self.ring.zero(), |form, &level| {
                 &form + &(&self.number_from(&mut random) * &self.ring.variable(level))
             })
         };
@@ -360,7 +414,7 @@ fn exponents_up_to(degree: usize, variables: usize) -> Vec<Vec<u64>> {
 }
 
 /// A random irreducible polynomial in the variable of level 1.
-fn irreducible(ring: &Ring, degree: usize, random: &mut Random) -> Poly {
+pub(crate) fn irreducible(ring: &Ring, degree: usize, random: &mut Random) -> Poly {
     loop {
         let mut poly = ring.variable(1).power(degree as u64);
         for exponent in 0..degree as u64 {

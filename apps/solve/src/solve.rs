@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chain::Chain;
 use crate::decompose::{Decomposer, Step};
 use crate::groebner::{MOST_WORK, NoBasis, lexicographic};
@@ -15,13 +17,25 @@ use crate::section::degree;
 use crate::task::{Task, take_next};
 
 /// What the chains of a decomposition stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// The zeros are the union of the closures of the chains' points; no component is redundant.
     #[default]
     Kalkbrener,
     /// The zeros are the union of the chains' points.
     Lazard,
+}
+
+impl Mode {
+    /// Returns the decomposer of a system.
+    #[must_use]
+    pub fn decomposer(self, ring: &Ring, equations: &[Poly], inequations: &[Poly]) -> Decomposer {
+        let decomposer = Decomposer::new(ring, equations, inequations);
+        match self {
+            Mode::Kalkbrener => decomposer.for_closures(),
+            Mode::Lazard => decomposer,
+        }
+    }
 }
 
 /// How a decomposition is found.
@@ -167,7 +181,7 @@ pub fn solve(
     mode: Mode,
     factor: bool,
 ) -> Solution {
-    let decomposer = Decomposer::new(ring, equations, inequations);
+    let decomposer = mode.decomposer(ring, equations, inequations);
     let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     solution(&decomposer, solved, mode, factor, &mut run_jobs)
 }
@@ -208,14 +222,15 @@ pub fn components(
         // Where points count, and not closures, a chain with free variables stays whole.
         let closure = mode == Mode::Kalkbrener || chain.dimension() == 0;
         let found = match factor && closure {
-            true => primes(regularizer, &chain),
-            false => vec![Component { chain, is_prime: false }],
+            true => primes(&chain),
+            false => vec![Component { chain, is_prime: false, doubt: None }],
         };
         for component in found {
             let chains =
                 if closure { normal_parts(component.chain) } else { vec![component.chain] };
-            let is_prime = component.is_prime;
-            components.extend(chains.into_iter().map(|chain| Component { chain, is_prime }));
+            let (is_prime, doubt) = (component.is_prime, component.doubt);
+            let chains = chains.into_iter();
+            components.extend(chains.map(|chain| Component { chain, is_prime, doubt }));
         }
     }
     components.sort_by_cached_key(|component| {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::chain::Chain;
 use crate::codec::{Codec, CodecError, Reader, Writer};
 use crate::poly::{Poly, Ring};
-use crate::solve::Job;
+use crate::primes::Doubt;
+use crate::solve::{Job, Mode};
 use crate::task::Task;
 
 /// Integers, sent as bytes.
@@ -108,6 +109,8 @@ pub(super) struct Problem {
     pub(super) prime: u64,
     pub(super) inputs: Integers,
     pub(super) codec: Codec,
+    /// What chains stand for.
+    pub(super) mode: Mode,
 }
 
 impl Problem {
@@ -117,12 +120,13 @@ impl Problem {
         equations: &[Poly],
         inequations: &[Poly],
         codec: Codec,
+        mode: Mode,
     ) -> Problem {
         let inputs = encoded(codec, |writer| {
             writer.polys(equations.iter());
             writer.polys(inequations.iter());
         });
-        Problem { number, names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
+        Problem { number, names: ring.names().to_vec(), prime: ring.prime(), inputs, codec, mode }
     }
 }
 
@@ -138,7 +142,7 @@ pub(super) enum Order {
     /// All steps of a task, some of them by other workers.
     Tree { task: Passed<Task> },
     /// The components of solved chains.
-    Components { solved: Passed<Vec<Chain>>, lazard: bool, factor: bool },
+    Components { solved: Passed<Vec<Chain>>, factor: bool },
 }
 
 /// A task of the pool.
@@ -160,7 +164,8 @@ pub(super) struct Left {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) chains: Passed<Vec<Chain>>,
-    pub(super) primes: Vec<bool>,
+    /// Whether each chain is known to be irreducible, and why not.
+    pub(super) primes: Vec<(bool, Option<Doubt>)>,
     pub(super) degrees: Vec<usize>,
     pub(super) left: Vec<Left>,
     pub(super) effort: Effort,

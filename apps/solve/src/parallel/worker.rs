@@ -14,7 +14,7 @@ use crate::codec::{CodecError, Reader};
 use crate::decompose::{Decomposer, Step};
 use crate::error::SolveError;
 use crate::poly::Ring;
-use crate::solve::{Job, Mode, Progress, Solution, solution};
+use crate::solve::{Job, Progress, Solution, solution};
 use crate::task::{Task, take_next};
 
 /// What a worker publishes of its tasks of one system while it runs them.
@@ -100,7 +100,7 @@ fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
     let mut reader = Reader::new(problem.codec, &ring, &problem.inputs.0);
     let (equations, inequations) = (reader.polys()?, reader.polys()?);
     reader.finish()?;
-    Ok(Decomposer::new(&ring, &equations, &inequations))
+    Ok(problem.mode.decomposer(&ring, &equations, &inequations))
 }
 
 /// Does what is ordered.
@@ -124,16 +124,15 @@ fn obey(
             Ok(Done { chains, effort, ..Done::default() })
         }
         Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
-        Order::Components { solved, lazard, factor } => {
+        Order::Components { solved, factor } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
             let (codec, ring) = (problem.codec, decomposer.ring());
             let solved = effort.read(codec, ring, solved)?;
-            let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
             let mut children = Effort::default();
             let mut joined = Duration::ZERO;
             let began = Instant::now();
             let Solution { components, degrees } =
-                solution(decomposer, solved, mode, factor, &mut |jobs| {
+                solution(decomposer, solved, problem.mode, factor, &mut |jobs| {
                     let began = Instant::now();
                     Tally::add(&tally.made, jobs.len());
                     let found = forked(problem, jobs, forks, &mut children);
@@ -143,7 +142,7 @@ fn obey(
             // The time of the jobs is that of the workers that do them.
             effort.work_micros += began.elapsed().saturating_sub(joined).as_micros() as u64;
             effort.add(&children);
-            let primes = components.iter().map(|component| component.is_prime).collect();
+            let primes = components.iter().map(|c| (c.is_prime, c.doubt)).collect();
             let chains = components.into_iter().map(|component| component.chain);
             let chains = chains.collect::<Vec<_>>();
             let chains = effort.write(codec, chains);
@@ -159,10 +158,10 @@ fn forked(
     forks: &mut Forks<'_, Work, Done>,
     effort: &mut Effort,
 ) -> Vec<Vec<Chain>> {
-    let Problem { number, codec, .. } = *problem;
+    let Problem { number, codec, mode, .. } = *problem;
     let fork = |job: Job| {
         // The ring alone: all jobs of a component have the same problem.
-        let problem = Problem::new(number, &job.ring, &[], &[], codec);
+        let problem = Problem::new(number, &job.ring, &[], &[], codec, mode);
         let ring = job.ring.clone();
         (ring, forks.fork(Work { problem, order: Order::Points { job: effort.write(codec, job) } }))
     };

@@ -55,7 +55,7 @@ impl Eq for Ring {}
 pub const MAX_EXPONENT: u64 = 1 << 30;
 
 /// FLINT's number for the lexicographic order.
-const ORD_LEX: i32 = 0;
+pub(super) const ORD_LEX: i32 = 0;
 
 impl Ring {
     /// Creates the ring of the polynomials over Z/`prime` in the variables `names`, greatest first.

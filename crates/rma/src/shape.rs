@@ -241,6 +241,9 @@ mod tests {
         assert_eq!(why(&[4, 3, 2], &[8, 12], true), Ok(32));
         assert_eq!(why(&[1, 3, 2, 5], &[8, 12, 29], true), Ok(145));
         assert_eq!(why(&[1, 2, 2, 2], &[3, 5, 7], true), Ok(16));
+        // Starts 0, 20, 22 and 42: runs of two are apart, runs of three are not.
+        assert_eq!(why(&[2, 2, 2], &[20, 22], true), Ok(44));
+        assert!(why(&[3, 2, 2], &[20, 22], true).unwrap_err().contains("stride of 22 elements"));
         assert!(why(&[1, 3, 3], &[2, 4], true).unwrap_err().contains("stride of 4 elements"));
         // More runs than any memory has room for.
         let many = usize::MAX >> 20;
@@ -276,7 +279,7 @@ mod tests {
 
         #[test]
         fn what_is_written_is_written_once(
-            levels in proptest::collection::vec((1_usize..5, 0_usize..60), 0..5),
+            levels in proptest::collection::vec((1_usize..4, 0_usize..40), 1..5),
             first in 1_usize..5,
         ) {
             let counts = std::iter::once(first).chain(levels.iter().map(|l| l.0)).collect::<Vec<_>>();

@@ -57,6 +57,9 @@
 //! [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep
 //! for up to 100 microseconds at a time.
 //!
+//! A process drives MPI while its threads wait for something else, such as a barrier in memory:
+//! see [`Mpi::drive_in_waits`].
+//!
 //! # Buffers
 //! A buffer in flight belongs to MPI. [`Sending`](message::Sending) and
 //! [`Receiving`](message::Receiving) own their buffers until the transfer is done. If one is
@@ -77,6 +80,8 @@ pub mod launched;
 #[doc(hidden)]
 pub mod message;
 mod mpi;
+#[doc(hidden)]
+pub mod progress;
 pub mod shim;
 mod shim_loader;
 mod window;

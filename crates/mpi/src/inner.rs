@@ -140,7 +140,11 @@ impl Inner {
         if took * 2 > shortest * 5 {
             state.busy_until = now.checked_add(AWAKE);
         }
-        if state.busy_until.is_some_and(|until| now < until) { Advance::Busy } else { Advance::Idle }
+        if state.busy_until.is_some_and(|until| now < until) {
+            Advance::Busy
+        } else {
+            Advance::Idle
+        }
     }
 
     /// Whether this process belongs to MPI, and is not a child that `fork` has made of it.

@@ -10,7 +10,7 @@
 //! ```text
 //! pauses, yields │ advance, 50 us │ advance, 100 us │ ... │ advance, 500 us │ advance, 500 us ...
 //! ───────────────┼───────────────────────────────────────────────────────────────────────────> time
-//! as ever        │ where the wait would sleep; after `Busy` it yields instead of sleeping
+//! as ever        │ where the wait would sleep; after `Busy` it looks again or yields instead
 //! ```
 //!
 //! | wait                                    | calls `advance`                                  |
@@ -47,12 +47,15 @@ use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::plant;
-use crate::primitive::yield_now;
+use crate::primitive::{hint, yield_now};
 use crate::try_yield::try_yield;
 
 /// The first sleep between two calls, and the longest one; each is twice as long as the last.
 const FIRST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_micros(500);
+/// A thread yields at one of so many calls that follow one another: in between, the next message of
+/// a partner that waits for each takes less time than a yield.
+const LOOKS: u32 = 16;
 
 /// A library that does its work only inside calls.
 pub trait Progress: Send + Sync + fmt::Debug {
@@ -173,11 +176,12 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Driver {
     interval: Duration,
+    looks: u32,
 }
 
 impl Driver {
     pub(crate) fn new() -> Driver {
-        Driver { interval: FIRST }
+        Driver { interval: FIRST, looks: 0 }
     }
 
     /// Makes progress, and returns what the wait does next.
@@ -198,6 +202,11 @@ impl Driver {
             Advance::Idle => Next::SleepAtMost(interval),
             Advance::Busy => {
                 self.interval = FIRST;
+                self.looks += 1;
+                if !self.looks.is_multiple_of(LOOKS) {
+                    hint::spin_loop();
+                    return Next::Look;
+                }
                 if try_yield(Instant::now()) { Next::Look } else { Next::SleepAtMost(FIRST / 10) }
             }
         }

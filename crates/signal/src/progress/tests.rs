@@ -64,7 +64,6 @@ fn every_wait_that_would_sleep_makes_progress_again_and_again() {
             while library.done.get() == 0 {
                 schedule.pause();
             }
-
         }
     }
     let (library, _installed) = Library::installed(3, Advance::Busy);

@@ -18,15 +18,16 @@
 //!
 //! # Waits
 //! A member that waits takes part in what MPI has to do for the program, as if it waited in MPI:
-//! before it sleeps, and then at least 2000 times a second, it looks into MPI. Which threads may do
+//! before it sleeps, and then some 2000 times a second, it looks into MPI. Which threads may do
 //! that is in `syncline_mpi::progress`.
 //!
 //! # Threads
 //! The server thread of a host needs an MPI that permits calls from several threads
 //! (`MPI_THREAD_SERIALIZED` at least; calls take turns). In a program that has initialised MPI
 //! itself it needs `MPI_THREAD_MULTIPLE`, as the program's own calls take no turns with those of
-//! the server. With an MPI that does not permit it, members drive messages themselves while they wait, and no messages are served while they compute; then no
-//! process is taken for dead because of silence, either.
+//! the server. With an MPI that does not permit it, members drive messages themselves while they
+//! wait, and no messages are served while they compute; then no process is taken for dead because
+//! of silence, either.
 
 mod shrink;
 

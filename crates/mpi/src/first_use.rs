@@ -12,8 +12,8 @@
 //! ```
 //! The lock is one on the file `.lock` of the folder. It ends with its process, and holds between
 //! hosts that share the folder if their file system has such locks; without them each process
-//! builds. A shim appears under its name as a whole, and one that is there and fits is not replaced,
-//! as another host may have loaded it.
+//! builds. A shim appears under its name as a whole, and one that is there and fits is not
+//! replaced, as another host may have loaded it.
 //!
 //! A shim is only built with a compiler of the MPI that is wanted. If the launcher does not name
 //! its MPI, there must be one compiler.

@@ -28,8 +28,8 @@
 //! For an event that is a few instructions of another thread away, the schedule may [begin with
 //! pauses](PollSchedule::with_pauses): 64 of them, below 2 us, before the yields of `pause`.
 //!
-//! A schedule may [make progress](PollSchedule::driving) before each sleep, for a thread whose looks
-//! do not drive what it waits for.
+//! A schedule may [make progress](PollSchedule::driving) before each sleep, for a thread whose
+//! looks do not drive what it waits for.
 //!
 //! While computing threads keep the processors busy, sleeps of 5 us take the place of yields (see
 //! `try_yield.rs`).

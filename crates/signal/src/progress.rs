@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! pauses, yields │ advance, 50 us │ advance, 100 us │ ... │ advance, 500 us │ advance, 500 us ...
-//! ───────────────┼───────────────────────────────────────────────────────────────────────────> time
+//! ───────────────┼──────────────────────────────────────────────────────────────────────────> time
 //! as ever        │ where the wait would sleep; after `Busy` it looks again or yields instead
 //! ```
 //!
@@ -53,8 +53,8 @@ use crate::try_yield::try_yield;
 /// The first sleep between two calls, and the longest one; each is twice as long as the last.
 const FIRST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_micros(500);
-/// A thread yields at one of so many calls that follow one another: in between, the next message of
-/// a partner that waits for each takes less time than a yield.
+/// The number of calls that follow one another between two yields: the next message of a partner
+/// that waits for each takes less time than a yield.
 const LOOKS: u32 = 16;
 
 /// A library that does its work only inside calls.

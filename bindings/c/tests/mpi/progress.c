@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number of bytes of a message: MPIs send so many only when the receiver takes part. */
+/* The length of a message that MPIs send only when the receiver takes part. */
 enum { LONG = 3 << 20 };
 
 static int rank, size;

@@ -87,7 +87,8 @@ fn what_a_program_does_wrong_has_a_status_of_its_own() {
         let said = succeed(site.run(&program, "3", "9", None).arg("with a shim"));
         assert_eq!(said, "refused, each by its name\n", "{what}");
         // No shim can be built within a file.
-        let nowhere = site.shim_file().join("nowhere");
+        let nowhere = site.dir.path().join("file/nowhere");
+        std::fs::write(site.dir.path().join("file"), "").unwrap();
         let mut command = site.run(&program, "2", "9", None);
         let said = succeed(command.env_remove("SYNCLINE_MPI").env("XDG_DATA_HOME", nowhere));
         assert_eq!(said, "refused, each by its name\n", "{what}");

@@ -38,12 +38,6 @@ impl Site {
         compiled(self.c(), source, options, if ours { &SHARED } else { &[] })
     }
 
-    /// Returns the file of the shim.
-    #[allow(dead_code, reason = "not all tests need it")]
-    pub(crate) fn shim_file(&self) -> &Path {
-        &self.shim
-    }
-
     fn c(&self) -> Tool {
         Tool::find(self.mpi.c).expect("it was found before")
     }

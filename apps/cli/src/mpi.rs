@@ -133,7 +133,7 @@ pub(crate) fn list(args: &MpiListArgs) -> Result<String> {
         let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         let s = plural(folders.len() as u64);
         lines.push(format!(
-            "no shims in the folder{s} {}: `syncline mpi build` makes them",
+            "no shims in the folder{s} {}: the first program under an MPI, or `syncline mpi build`, makes them",
             folders.join(", ")
         ));
     }

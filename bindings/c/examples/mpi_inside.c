@@ -3,7 +3,7 @@
  *
  *   mpicc mpi_inside.c $(pkg-config --cflags --libs syncline) && mpirun -n 4 ./a.out
  *
- * Once for each MPI, build the shim: syncline mpi build --mpicc mpicc
+ * The first run under an MPI builds the shim with its mpicc.
  */
 #include <mpi.h>
 #include <stdio.h>

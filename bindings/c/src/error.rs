@@ -268,7 +268,10 @@ impl From<TeamError> for Error {
 
 fn of_mpi(error: &MpiError) -> Status {
     match error {
-        MpiError::NoMpi | MpiError::NoShim { .. } | MpiError::Several { .. } => Status::NoMpi,
+        MpiError::NoMpi
+        | MpiError::NoShim { .. }
+        | MpiError::Unbuilt { .. }
+        | MpiError::Several { .. } => Status::NoMpi,
         MpiError::OtherMpi { .. } | MpiError::Alone { .. } | MpiError::Process { .. } => {
             Status::NoMpi
         }

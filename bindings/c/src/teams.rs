@@ -207,7 +207,7 @@ fn all_well(results: Vec<Result<(), (u64, Error)>>) -> Result<(), Error> {
 /// returned.
 ///
 /// `shape` describes the team. With `NULL` the environment does: the members are the processes that
-/// `syncline launch` or an MPI launcher (`mpirun`, with a shim: `syncline mpi build`) started, or
+/// `syncline launch` or an MPI launcher (`mpirun`, by a shim: `syncline mpi build`) started, or
 /// else threads of this process, of the number in `SYNCLINE_THREADS` or else of its cores. If
 /// `processes` is 0, the members are threads of this process. Otherwise the library starts that
 /// number of processes of this program, with the same arguments. The calling process then runs no
@@ -292,11 +292,27 @@ unsafe fn run_mpi(
 /// `communicator` is its Fortran handle: `MPI_Comm_c2f(comm)`. The team uses a duplicate of it, so
 /// its messages and those of the program do not mix; MPI stays initialised, and other teams may
 /// follow. Only `threads` and `memory` of `shape` are used; with `NULL`, each process has one
-/// member. Between hosts the team has a serving thread, if the program asked for
-/// `MPI_THREAD_SERIALIZED` or more; otherwise members are served only while they wait.
+/// member. Between hosts the team has a serving thread, if MPI provides `MPI_THREAD_MULTIPLE`;
+/// otherwise members are served only while they wait.
 ///
-/// A shim for the program's MPI is required: `syncline mpi build --mpicc mpicc` makes it. The
-/// results are those of `syncline_team_run`.
+/// A member that waits for others takes part in MPI: messages, collectives and one-sided operations
+/// of the program that need this process complete during the wait. This holds for every wait that
+/// lasts so long that it sleeps, also for the end of the team, and depends on MPI's thread level:
+///
+/// | level                                      | waits that take part                          |
+/// |--------------------------------------------|-----------------------------------------------|
+/// | `MPI_THREAD_SINGLE`, `MPI_THREAD_FUNNELED` | those of the main thread                      |
+/// | `MPI_THREAD_SERIALIZED`, one member        | those of the thread that calls this function  |
+/// | `MPI_THREAD_SERIALIZED`, several members   | none, if all processes are on one host        |
+/// | `MPI_THREAD_MULTIPLE`                      | those of all threads                          |
+///
+/// At `MPI_THREAD_SERIALIZED` this function counts as a call of MPI until it returns: only the
+/// process's member may call MPI meanwhile. If the process has several members, they may call MPI
+/// themselves, one at a time, if all processes are on one host, and not otherwise.
+///
+/// A shim for the program's MPI is required: the first program under an MPI builds it, if the MPI's
+/// `mpicc` is on the path; `syncline mpi build` builds it beforehand. The results are those of
+/// `syncline_team_run`.
 ///
 /// # Safety
 /// The conditions of `syncline_team_run` apply. `communicator` must be the handle of a communicator

@@ -13,14 +13,21 @@
 //! between hosts goes through MPI, over any network that MPI uses; there is no second path. If
 //! memory cannot be shared, that is an error, not a slower mode.
 //!
-//! If all processes are on one host, MPI is used only at the beginning and at the end; and, if
-//! requested, to continue without the processes that have died: see `shrink`.
+//! If all processes are on one host, the team itself uses MPI only at the beginning and at the end;
+//! and, if requested, to continue without the processes that have died: see `shrink`.
+//!
+//! # Waits
+//! A member that waits takes part in what MPI has to do for the program, as if it waited in MPI:
+//! before it sleeps, and then some 2000 times a second, it looks into MPI. Which threads may do
+//! that is in `syncline_mpi::progress`.
 //!
 //! # Threads
 //! The server thread of a host needs an MPI that permits calls from several threads
-//! (`MPI_THREAD_SERIALIZED` at least; calls take turns). With an MPI that does not, members drive
-//! messages themselves while they wait, and no messages are served while they compute; then no
-//! process is taken for dead because of silence, either.
+//! (`MPI_THREAD_SERIALIZED` at least; calls take turns). In a program that has initialised MPI
+//! itself it needs `MPI_THREAD_MULTIPLE`, as the program's own calls take no turns with those of
+//! the server. With an MPI that does not permit it, members drive messages themselves while they
+//! wait, and no messages are served while they compute; then no process is taken for dead because
+//! of silence, either.
 
 mod shrink;
 
@@ -36,7 +43,7 @@ use std::time::Duration;
 use syncline_memory::{Segment, segment::is_sealed};
 use syncline_mpi::{
     Communicator, Library, Mpi, MpiError, communicator::ThreadSupport, error::ErrorClass,
-    launched::Launched, shim::Family,
+    launched::Launched, progress::Driven, shim::Family,
 };
 use syncline_process::watch::ProcessWatch;
 use syncline_signal::poll_schedule::PollSchedule;
@@ -203,6 +210,8 @@ struct Met {
     control: TeamState,
     watcher: Option<thread::JoinHandle<()>>,
     spare: Option<Communicator>,
+    /// A communicator of this process alone.
+    alone: Option<Communicator>,
     /// Whether all processes have a server thread where they need one.
     served: bool,
 }
@@ -212,6 +221,8 @@ struct Ready {
     node: Node,
     space: Space,
     watcher: Option<thread::JoinHandle<()>>,
+    /// Makes waits drive MPI.
+    driven: Option<Driven>,
 }
 
 impl Job<'_> {
@@ -227,7 +238,7 @@ impl Job<'_> {
         F: Fn(&mut Member) -> R + Sync,
     {
         let (process, over) = (world.rank(), Arc::new(AtomicBool::new(false)));
-        let Ready { node, space, watcher } = match self.ready(world, &over) {
+        let Ready { node, space, watcher, driven } = match self.ready(world, &over) {
             Ok(ready) => ready,
             Err(error) => {
                 over.store(true, Ordering::Relaxed);
@@ -239,19 +250,21 @@ impl Job<'_> {
         if matches!(result, Err(TeamError::Forked { .. })) {
             // The thread that watches other processes does not exist in this child, and MPI belongs
             // to its parent.
+            std::mem::forget(driven);
             return Ended { result, process, missing: Some(Vec::new()) };
         }
         control.finish(process);
         if alone {
             // Between hosts the endpoint has waited. MPI would also wait for the dead, and would
             // not sleep.
-            let mut schedule = PollSchedule::new();
+            let mut schedule = PollSchedule::driving();
             while (0..shape.processes)
                 .any(|process| control.standing(process) == ProcessState::Alive)
             {
                 schedule.idle();
             }
         }
+        drop(driven);
         control.depart(process);
         over.store(true, Ordering::Relaxed);
         if let Some(watcher) = watcher {
@@ -269,7 +282,11 @@ impl Job<'_> {
             // Other processes may wait for one another in the communicator.
             let _ = world.revoke();
         }
-        let Met { shape, hosts, near, mut space, control, watcher, spare, served } = met?;
+        let Met { shape, hosts, near, mut space, control, watcher, spare, alone, served } = met?;
+        let driven = match alone {
+            Some(alone) => self.mpi.drive_in_waits(alone, shape.threads)?,
+            None => None,
+        };
         let (process, mpi) = (world.rank(), Mutex::new(spare));
         let node = if hosts.count() == 1 {
             // On a single host the team does not use MPI until the end.
@@ -283,9 +300,14 @@ impl Job<'_> {
             // Processes that serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;
-            Node { threaded: self.mpi.threads() >= ThreadSupport::Serialized, mpi, ..node }
+            Node { threaded: self.mpi.threads() >= self.server_needs(), mpi, ..node }
         };
-        Ok(Ready { node, space, watcher })
+        Ok(Ready { node, space, watcher, driven })
+    }
+
+    /// Returns the thread level that the server thread of a host needs.
+    fn server_needs(&self) -> ThreadSupport {
+        if self.mpi.is_ours() { ThreadSupport::Serialized } else { ThreadSupport::Multiple }
     }
 
     fn meet(&self, world: &Communicator, over: &Arc<AtomicBool>) -> Result<Met, TeamError> {
@@ -364,9 +386,10 @@ impl Job<'_> {
         let (space, control, watcher) = settled?;
         control.begin(process);
         let spare = world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?;
-        let served = cards.iter().all(|card| card.0[5] >= ThreadSupport::Serialized as u64);
+        let alone = world.split(u32::try_from(process).ok(), 0)?;
+        let served = cards.iter().all(|card| card.0[5] >= self.server_needs() as u64);
         let near = keys.iter().map(|&key| key == keys[process]).collect();
-        Ok(Met { shape, hosts, near, space, control, watcher, spare, served })
+        Ok(Met { shape, hosts, near, space, control, watcher, spare, alone, served })
     }
 }
 

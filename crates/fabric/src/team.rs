@@ -165,6 +165,12 @@ impl Team {
     /// a duplicate of it, so its messages and the program's do not mix. MPI remains initialised
     /// when the team has ended; other teams may follow.
     ///
+    /// A member that waits for others drives MPI, so what the program has begun there goes on: at
+    /// `MPI_THREAD_MULTIPLE` in all threads, below it in the main thread. At
+    /// `MPI_THREAD_SERIALIZED` no other thread of the process may call MPI while the team runs.
+    /// With several members in a process, waits on one host do not drive MPI at that level, and the
+    /// members may call it in turns.
+    ///
     /// # Safety
     /// `communicator` must be the handle of a communicator of this process, in the MPI that this
     /// program has loaded.

@@ -30,6 +30,15 @@ pub enum MpiError {
         /// The MPIs of the shims that were found.
         found: Vec<String>,
     },
+    /// There is no shim, and none could be built at this first use.
+    #[error("{error}; it cannot be built now: {why}")]
+    Unbuilt {
+        /// The lack of a shim: [`NoShim`](MpiError::NoShim) or [`Abi`](MpiError::Abi).
+        #[source]
+        error: Box<MpiError>,
+        /// The reason why none was built.
+        why: String,
+    },
     /// The program has no MPI whose symbols are visible.
     #[error(
         "cannot find the MPI of this program: it has loaded none, or is linked with one whose symbols are not visible"

@@ -2,15 +2,18 @@
 
 use std::any::Any;
 use std::ffi::c_int;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use syncline_process::Generation;
+use syncline_signal::progress::Advance;
 
 use crate::error::{MpiError, Result};
 use crate::ffi::{self, Calls, OK};
 use crate::mpi::ThreadSupport;
+use crate::progress::AWAKE;
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -31,6 +34,10 @@ struct State {
     finalized: bool,
     /// Abandoned requests, with the memory that they use.
     orphans: Vec<Orphan>,
+    /// The shortest time of a look, and until when more work is expected after one that has done
+    /// some.
+    shortest: Option<Duration>,
+    busy_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,6 +101,55 @@ impl Inner {
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.finalized { Err(MpiError::Finalized { what }) } else { Ok(state) }
+    }
+
+    /// Tests a request that stays open, which drives MPI, if this thread may: see
+    /// [`progress`](crate::progress). If the request has `failed`, there is no other test of it.
+    pub(crate) fn look(&self, request: c_int, first_only: bool, failed: &AtomicBool) -> Advance {
+        if !self.born.is_current() || first_only && std::thread::current().id() != self.home {
+            return Advance::NoPart;
+        }
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            // This thread or another one is in MPI, which drives it.
+            Err(TryLockError::WouldBlock) => return Advance::Idle,
+        };
+        let mut finalized = 0;
+        // SAFETY: MPI answers this at any time, in any thread; `finalized` is valid for a write.
+        let asked = unsafe { (self.calls.finalized)(&raw mut finalized) };
+        // Relaxed: the flag is set under the lock.
+        if state.finalized || asked != OK || finalized != 0 || failed.load(Ordering::Relaxed) {
+            return Advance::NoPart;
+        }
+        let (mut done, mut received, mut cancelled) = (0, 0, 0);
+        let out = (&raw mut done, &raw mut received, &raw mut cancelled);
+        let start = Instant::now();
+        // SAFETY: the slot holds the request, as no test has found it done or failed; all three
+        // results are valid for writes until the call returns. MPI is initialised and not
+        // finalised, this thread may call it, and no other thread is in the shim.
+        let code = unsafe { (self.calls.test)(request, out.0, out.1, out.2) };
+        let now = Instant::now();
+        if code != OK || done != 0 {
+            failed.store(true, Ordering::Relaxed);
+            return Advance::NoPart;
+        }
+        let took = now.saturating_duration_since(start);
+        let shortest = state.shortest.map_or(took, |shortest| shortest.min(took));
+        state.shortest = Some(shortest);
+        if took * 2 > shortest * 5 {
+            state.busy_until = now.checked_add(AWAKE);
+        }
+        if state.busy_until.is_some_and(|until| now < until) {
+            Advance::Busy
+        } else {
+            Advance::Idle
+        }
+    }
+
+    /// Whether this process belongs to MPI, and is not a child that `fork` has made of it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.born.is_current()
     }
 
     /// Returns the error that a code stands for. Call it before the next call of MPI.

@@ -8,14 +8,16 @@
 //!
 //! MPIs differ in what a handle is and in the values of constants, so a program is normally
 //! compiled for one of them. Here all calls go through a *shim*: a small C library that keeps the
-//! handles to itself. `syncline mpi build` ([`build`](build::build)) compiles one for each MPI of a
-//! site. One program then runs under each of them.
+//! handles to itself. The first program under an MPI builds it; `syncline mpi build`
+//! ([`build`](build::build)) compiles one for each MPI of a site. One program then runs under each
+//! of them.
 //!
 //! * [`launched`](launched::launched) detects whether an MPI launcher started this process, and
 //!   which.
 //! * [`Library::find`] loads the shim that fits. `SYNCLINE_MPI=/path/to/shim.so` selects it;
 //!   otherwise it is searched for in `$XDG_DATA_HOME/syncline/mpi` (`~/.local/share/syncline/mpi`)
-//!   and in `lib/syncline/mpi` beside the program's `bin`.
+//!   and in `lib/syncline/mpi` beside the program's `bin`. If none is there, one process builds it
+//!   into the first of these folders, with the `mpicc` on the path.
 //! * [`Mpi`] is MPI in this process. Either this crate initialises and finalises it, or the program
 //!   has initialised it before, and then the program finalises it.
 //! * [`Communicator`] has messages of bytes, collective set-up calls, and
@@ -57,6 +59,9 @@
 //! [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep
 //! for up to 100 microseconds at a time.
 //!
+//! A process drives MPI while its threads wait for something else, such as a barrier in memory:
+//! see [`Mpi::drive_in_waits`].
+//!
 //! # Buffers
 //! A buffer in flight belongs to MPI. [`Sending`](message::Sending) and
 //! [`Receiving`](message::Receiving) own their buffers until the transfer is done. If one is
@@ -72,12 +77,15 @@ pub mod error;
 mod failures;
 mod family;
 mod ffi;
+mod first_use;
 mod inner;
 pub mod launched;
 #[doc(hidden)]
 pub mod message;
 mod mpi;
 pub mod outside;
+#[doc(hidden)]
+pub mod progress;
 pub mod shim;
 mod shim_loader;
 mod window;

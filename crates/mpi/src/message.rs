@@ -160,6 +160,11 @@ impl Receiving {
         Receiving { request, buffer }
     }
 
+    /// The slot of the request, which is not known to be done.
+    pub(crate) fn slot(&self) -> c_int {
+        self.request.slot
+    }
+
     /// Whether the message has arrived: [`wait`](Self::wait) returns it at once.
     ///
     /// # Errors

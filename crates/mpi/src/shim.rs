@@ -5,6 +5,7 @@
 
 pub use crate::family::{Family, Version};
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -179,6 +180,18 @@ impl Wanted {
                 let looked = folders.to_vec();
                 bad.unwrap_or(MpiError::NoShim { cause: self.cause.clone(), looked, found })
             })
+    }
+
+    /// Returns compilers, those first whose names are that of the MPI.
+    pub(crate) fn sorted<'c>(&self, compilers: &'c [PathBuf]) -> Vec<&'c PathBuf> {
+        let name = match self.family {
+            Some(Family::OpenMpi) => Some("mpicc.openmpi"),
+            Some(Family::Mpich | Family::IntelMpi) => Some("mpicc.mpich"),
+            _ => None,
+        };
+        let mut sorted: Vec<_> = compilers.iter().collect();
+        sorted.sort_by_key(|path| path.file_name() != name.map(OsStr::new));
+        sorted
     }
 
     /// As [`Wanted::choose`], but a shim that the environment names has precedence and must fit.

@@ -16,6 +16,7 @@ use libloading::os::unix::{Library as System, RTLD_GLOBAL, RTLD_NOW};
 use crate::error::{MpiError, Result};
 use crate::family::{Family, Version, identify, in_short};
 use crate::ffi::{self, Calls};
+use crate::first_use;
 use crate::launched::Launched;
 use crate::shim::{Shim, Wanted};
 
@@ -32,16 +33,18 @@ impl Library {
     /// this process.
     ///
     /// The shim that `SYNCLINE_MPI` names has precedence; then the user's folder is searched, then
-    /// the one beside the program ([`folders`](crate::shim::folders)).
+    /// the one beside the program ([`folders`](crate::shim::folders)). If there is none, one of the
+    /// processes that call this at the same time builds it into the user's folder, and says so on
+    /// standard error.
     ///
     /// # Errors
-    /// [`MpiError::NoShim`], [`MpiError::Several`], [`MpiError::OtherMpi`], and those of
+    /// [`MpiError::Unbuilt`], [`MpiError::Several`], [`MpiError::OtherMpi`], and those of
     /// [`Library::load`].
     pub fn find(launched: &Launched) -> Result<Library> {
         if let Some(library) = Library::of_this_program()? {
             return Ok(library);
         }
-        Library::load(&Wanted::of(launched).find()?.path)
+        Library::load(&first_use::find(&Wanted::of(launched))?.path)
     }
 
     /// Loads the shim for the MPI that this program has loaded itself. Returns `None` if the
@@ -51,7 +54,7 @@ impl Library {
     /// As [`Library::find`].
     pub fn of_this_program() -> Result<Option<Library>> {
         let Some(text) = process_version() else { return Ok(None) };
-        Library::load(&Wanted::by_program(&text).find()?.path).map(Some)
+        Library::load(&first_use::find(&Wanted::by_program(&text))?.path).map(Some)
     }
 
     /// Loads the shim at `path`.

@@ -8,6 +8,7 @@
 //!   [`PollSchedule`](poll_schedule::PollSchedule): what threads do that can only poll.
 //! * [`EventCount`](event_count::EventCount): how one thread sleeps until a condition of any kind
 //!   is true.
+//! * [`Progress`](progress::Progress): a library, such as an MPI, whose work waits do as well.
 //! * [`Liveness`]: asked by every wait again: is a member that it needs gone?
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`](spinlock::SpinLock): a word for critical sections of a few instructions.
@@ -37,6 +38,8 @@ mod policy;
 pub mod poll_schedule;
 #[doc(hidden)]
 pub mod primitive;
+#[doc(hidden)]
+pub mod progress;
 mod signal;
 #[doc(hidden)]
 pub mod spin_wait;

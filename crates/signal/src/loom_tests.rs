@@ -8,6 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use loom::thread;
 
+use crate::progress::{Advance, Progress, install};
 use crate::{AddError, Policy, Signal, event_count::EventCount, plant, spinlock::SpinLock};
 
 /// All interleavings with at most three preemptions. Two are known to show nearly every bug
@@ -397,4 +398,61 @@ fn a_notifier_that_is_killed_leaves_no_waiter_asleep() {
 #[should_panic(expected = "deadlock")]
 fn a_bit_that_the_dead_have_taken_is_noticed() {
     plant::with("event count: trusts the dead", killed_while_it_notifies);
+}
+
+/// A library whose second call completes what a partner needs.
+#[derive(Debug, Default)]
+struct Library {
+    calls: AtomicU32,
+    complete: Signal,
+}
+
+#[derive(Debug)]
+struct OfFirst(thread::ThreadId, Shared<Library>);
+
+impl Progress for OfFirst {
+    fn advance(&self) -> Advance {
+        if thread::current().id() != self.0 {
+            return Advance::NoPart;
+        }
+        let library = &self.1;
+        library.complete.raise_to(u64::from(library.calls.fetch_add(1, Ordering::Relaxed)) + 1);
+        Advance::Idle
+    }
+}
+
+/// A thread waits for a partner, which waits for what the calls of the first one complete.
+fn wait_for_a_partner_that_needs_calls() {
+    model(|| {
+        let (library, done) = (Shared::new(Library::default()), Shared::new(Signal::new(0)));
+        let first = OfFirst(thread::current().id(), Shared::clone(&library));
+        let installed = install(Shared::new(first));
+        let partner = {
+            let (library, done) = (Shared::clone(&library), Shared::clone(&done));
+            thread::spawn(move || {
+                wait(&library.complete, 2);
+                done.raise_to(1);
+            })
+        };
+        wait(&done, 1);
+        drop(installed);
+        partner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_makes_the_progress_that_its_partner_needs() {
+    wait_for_a_partner_that_needs_calls();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_wait_that_makes_no_progress_is_noticed() {
+    plant::with("progress: never made", wait_for_a_partner_that_needs_calls);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_wait_that_makes_progress_once_is_noticed() {
+    plant::with("progress: made once", wait_for_a_partner_that_needs_calls);
 }

@@ -28,6 +28,9 @@
 //! For an event that is a few instructions of another thread away, the schedule may [begin with
 //! pauses](PollSchedule::with_pauses): 64 of them, below 2 us, before the yields of `pause`.
 //!
+//! A schedule may [make progress](PollSchedule::driving) before each sleep, for a thread whose
+//! looks do not drive what it waits for.
+//!
 //! While computing threads keep the processors busy, sleeps of 5 us take the place of yields (see
 //! `try_yield.rs`).
 //!
@@ -51,6 +54,7 @@
 use std::time::{Duration, Instant};
 
 use crate::primitive::{hint, yield_now};
+use crate::progress::{Advance, advance};
 use crate::try_yield::try_yield;
 
 /// Pauses before the first yield, for a thread that asks for them.
@@ -91,13 +95,22 @@ pub struct PollSchedule {
     sleep: Duration,
     /// When it yields instead of sleeping.
     expected: Option<[Instant; 2]>,
+    /// Whether it makes progress before it sleeps.
+    drives: bool,
 }
 
 impl PollSchedule {
     /// The beginning of the schedule. A thread that has found something begins again here.
     #[must_use]
     pub fn new() -> Self {
-        PollSchedule { pauses: 0, yields: YIELDS, sleep: FIRST, expected: None }
+        PollSchedule { pauses: 0, yields: YIELDS, sleep: FIRST, expected: None, drives: false }
+    }
+
+    /// The beginning of the schedule of a thread that waits for other members, and whose looks do
+    /// nothing but look: it makes [progress](crate::progress) before each sleep.
+    #[must_use]
+    pub fn driving() -> Self {
+        PollSchedule { drives: true, ..PollSchedule::new() }
     }
 
     /// The beginning of the schedule of a thread that waits for a few instructions of another
@@ -119,7 +132,8 @@ impl PollSchedule {
     /// Begins again with the yields, as the thread has found something. It still expects what it
     /// expected.
     pub fn begin_again(&mut self) {
-        *self = PollSchedule { expected: self.expected, ..PollSchedule::new() };
+        let PollSchedule { expected, drives, .. } = *self;
+        *self = PollSchedule { expected, drives, ..PollSchedule::new() };
     }
 
     /// Passes time between two looks of a thread that waits for what it looks for: sleeps grow by
@@ -136,8 +150,8 @@ impl PollSchedule {
     fn pause_longer(&mut self) {
         let sleep = self.next(LONGEST, |sleep| sleep * 9 / 8);
         match (sleep, self.expected) {
-            (Some(sleep), Some(expected)) => rest(near(sleep, expected, Instant::now())),
-            _ => rest(sleep),
+            (Some(sleep), Some(expected)) => self.rest(near(sleep, expected, Instant::now())),
+            _ => self.rest(sleep),
         }
     }
 
@@ -145,7 +159,20 @@ impl PollSchedule {
     /// sleeps double up to 1 ms, and grow slowly to 2 ms.
     pub fn idle(&mut self) {
         let longer = |sleep| if sleep < DOUBLED { 2 * sleep } else { sleep + DOUBLED / 64 };
-        rest(self.next(LONGEST_IDLE, longer));
+        let sleep = self.next(LONGEST_IDLE, longer);
+        self.rest(sleep);
+    }
+
+    /// Sleeps for this time, or yields.
+    fn rest(&self, sleep: Option<Duration>) {
+        if cfg!(loom) {
+            return yield_now(); // a model has no time
+        }
+        let yields = sleep.is_none() && try_yield(Instant::now());
+        if yields || self.drives && advance() == Advance::Busy {
+            return;
+        }
+        std::thread::sleep(sleep.unwrap_or(FIRST));
     }
 
     /// The next sleep; `None` for a yield.
@@ -171,17 +198,6 @@ fn near(sleep: Duration, [from, to]: [Instant; 2], now: Instant) -> Option<Durat
         now if now < from => Some(sleep.min(from - now)),
         now if now < to => None,
         now => Some(sleep.min(FIRST.max((now - to) / 8))),
-    }
-}
-
-/// Sleeps for this time, or yields.
-fn rest(sleep: Option<Duration>) {
-    if cfg!(loom) {
-        return yield_now(); // a model has no time
-    }
-    let yields = sleep.is_none() && try_yield(Instant::now());
-    if !yields {
-        std::thread::sleep(sleep.unwrap_or(FIRST));
     }
 }
 

@@ -52,6 +52,7 @@ use std::time::{Duration, Instant};
 use crate::futex::Word;
 use crate::plant;
 use crate::primitive::Ordering;
+use crate::progress::{self, Driver, Next};
 use crate::{Policy, spin_wait::SpinWait};
 
 /// Bit 0: a thread sleeps.
@@ -407,7 +408,31 @@ impl Signal {
                 (None, Some(_)) => Some(Policy::DEATH_CHECK),
                 (left, None) => left,
             };
-            self.word.sleep(word | SLEEPER, nap);
+            if progress::is_installed() {
+                self.sleep_driving(word | SLEEPER, nap);
+            } else {
+                self.word.sleep(word | SLEEPER, nap);
+            }
+        }
+    }
+
+    /// Sleeps while the word is `seen`, or at most for `at_most`, and makes
+    /// [progress](crate::progress) meanwhile. May return early.
+    fn sleep_driving(&self, seen: u64, at_most: Option<Duration>) {
+        let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
+        let mut driver = Driver::new();
+        // Relaxed: the caller reads the word again.
+        while self.word.bits.load(Ordering::Relaxed) == seen {
+            let next = driver.next();
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            match next {
+                _ if left.is_some_and(|left| left.is_zero()) => return,
+                Next::Sleep => return self.word.sleep(seen, left),
+                Next::SleepAtMost(nap) => {
+                    self.word.sleep(seen, Some(left.map_or(nap, |left| left.min(nap))));
+                }
+                Next::Look => (),
+            }
         }
     }
 

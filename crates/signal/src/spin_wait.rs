@@ -12,6 +12,10 @@
 //!
 //! While computing threads keep the processors busy, the phase has no yields (see `try_yield.rs`).
 //!
+//! Where the deadline is asked again and again in the pauses, and the watch in the yields, a thread
+//! also makes [progress](crate::progress), from then on each millisecond: few policies have a phase
+//! that long.
+//!
 //! The phase only ends. The caller finds out why: it looks once more, asks the watch and reads the
 //! clock before it sleeps.
 //!
@@ -25,14 +29,17 @@
 //! for a shared-memory multiprocessor", SOSP 1991). The interface is that of `SpinWait` in
 //! `parking_lot_core`. The end of the yields on busy processors is Syncline's own.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Policy;
 use crate::primitive::hint;
+use crate::progress::{Advance, advance};
 use crate::try_yield::try_yield;
 
 /// Pauses between two looks at the clock and the watch; about 1 ms.
 const CHECK_PAUSES: u32 = 1 << 16;
+/// The time between two calls for progress in a phase of yields that has lasted long.
+const DRIVING: Duration = Duration::from_millis(1);
 
 /// The look phase of one wait: pauses, then yields, as long as a [`Policy`] says.
 ///
@@ -62,7 +69,7 @@ pub struct SpinWait<'a> {
 struct Yields {
     /// The end of the phase; `None` if the clock cannot express it.
     until: Option<Instant>,
-    /// The next time at which the watch is asked.
+    /// The next time at which the watch is asked, and progress is made.
     check: Instant,
 }
 
@@ -138,7 +145,12 @@ fn yield_once(
     }
     let is_checked = yields.check <= now;
     if is_checked {
-        yields.check = now + Policy::DEATH_CHECK;
+        yields.check = now
+            + match advance() {
+                Advance::NoPart => Policy::DEATH_CHECK,
+                Advance::Idle => DRIVING,
+                Advance::Busy => Duration::ZERO,
+            };
     }
     let goes_on = !(is_checked && is_gone(policy)) && try_yield(now);
     if !goes_on {
@@ -147,9 +159,10 @@ fn yield_once(
     (yields, goes_on)
 }
 
-/// Whether the watch names a partner, or the deadline has passed.
+/// Whether the watch names a partner, or the deadline has passed. Makes progress as well.
 #[cold]
 fn is_in_vain(policy: &Policy<'_>, deadline: Option<Instant>) -> bool {
+    advance();
     is_gone(policy) || deadline.is_some_and(|deadline| deadline <= Instant::now())
 }
 
@@ -159,8 +172,6 @@ fn is_gone(policy: &Policy<'_>) -> bool {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::liveness::FirstDeath;
     use crate::try_yield;

@@ -14,10 +14,11 @@ pub(crate) enum MpiCommand {
 
 /// Builds the shims through which programs use the MPIs of this machine
 ///
-/// A program of Syncline contains no MPI. It loads a small library, the shim, which this command
-/// compiles with an MPI's own mpicc. One build of a program therefore runs under every MPI that has
-/// a shim. Run this command once for each MPI, and again after an upgrade of the MPI or of
-/// Syncline.
+/// A program of Syncline contains no MPI. It loads a small library, the shim, which is compiled
+/// with an MPI's own mpicc. One build of a program therefore runs under every MPI. The first
+/// program under an MPI without a shim builds it in the user's directory, if that MPI's mpicc is on
+/// the path, and says so. This command builds shims beforehand: for all users, where programs run
+/// without a compiler, or where several MPIs share a launcher such as srun.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline mpi build [--mpicc <CMD>]... [OPTIONS]",

@@ -3,11 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use syncline_mpi::{
     MpiError,
     build::compilers,
     launched::launched,
-    shim::{Family, Shim, installed},
+    shim::{Family, Shim, home, installed},
 };
 
 use super::Check;
@@ -27,6 +28,10 @@ const LAUNCHERS: [&str; 9] = [
     "srun",
 ];
 
+/// The threads whose waits drive MPI.
+const WAITS: &str = "drive MPI: in all threads at MPI_THREAD_MULTIPLE; in a program's own MPI at a lower level in \
+                     the main thread, but at MPI_THREAD_SERIALIZED only if its process has one member";
+
 pub(super) fn checks() -> Vec<Check> {
     let (compilers, shims) = (compilers(), installed());
     let good: Vec<&Shim> = shims.iter().filter_map(|(_, shim)| shim.as_ref().ok()).collect();
@@ -34,30 +39,46 @@ pub(super) fn checks() -> Vec<Check> {
     if let Some(launched) = launched() {
         checks.push(Check::fine(PART, "started by", launched.to_string()));
     }
-    checks.push(
-        Check::fine(
-            PART,
-            "compilers",
-            list(&compilers, "none on the path: teams stay on this host"),
-        )
-        .advise(
-            !compilers.is_empty() && good.len() < compilers.len(),
-            format!(
-                "{} for {}: `syncline mpi build` lets programs run under all of these",
-                several(good.len(), "shim"),
-                several(compilers.len(), "compiler")
-            ),
-        ),
-    );
+    checks.push(Check::fine(
+        PART,
+        "compilers",
+        list(&compilers, "none on the path: teams stay on this host"),
+    ));
     checks.push(Check::fine(PART, "launchers", list(&launchers(), "none on the path")));
     checks.extend(shims.iter().map(|(path, shim)| shim_check("shim", path, shim)));
-    if shims.is_empty() {
-        checks.push(Check::fine(PART, "shims", "none"));
+    if shims.is_empty() || good.len() < compilers.len() {
+        checks.push(missing(good.len(), compilers.len(), home().as_deref()));
     }
     checks.extend(named().map(|(path, shim)| shim_check("SYNCLINE_MPI", &path, &shim)));
     checks.push(Check::fine(PART, "transports", "memory within a host; MPI between hosts"));
+    checks.push(Check::fine(PART, "waits", WAITS));
     checks.push(carriers(good.iter().any(|shim| shim.family == Family::OpenMpi)));
     checks
+}
+
+/// Checks whether the shims that are missing can be built at their first use.
+fn missing(shims: usize, compilers: usize, home: Option<&Path>) -> Check {
+    let found = match shims {
+        0 => "none".to_owned(),
+        _ => format!("{} for {}", several(shims, "shim"), several(compilers, "compiler")),
+    };
+    if compilers == 0 {
+        return Check::fine(PART, "shims", found);
+    }
+    let Some(home) = home else {
+        return Check::fine(PART, "shims", found).advise(
+            true,
+            "programs cannot build one, as neither XDG_DATA_HOME nor HOME is set: \
+             `syncline mpi build --into DIR`",
+        );
+    };
+    let is_writable = |folder: &Path| access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    let nearest = home.ancestors().find(|folder| folder.exists()).unwrap_or(home);
+    let place = home.display();
+    Check::fine(PART, "shims", format!("{found}; the first program under an MPI builds its own in {place}")).advise(
+        !nearest.is_dir() || !is_writable(nearest),
+        "no file can be written there: run `syncline mpi build --into DIR`, and set SYNCLINE_MPI to the shim",
+    )
 }
 
 fn list(paths: &[PathBuf], none: &str) -> String {

@@ -46,7 +46,7 @@ fn shims_are_built_for_all_compilers_and_listed() {
     let list = succeeds(alone(path, "mpi list"), "mpi list");
     assert!(
         list.starts_with("no shims in the folder")
-            && list.contains("`syncline mpi build` makes them"),
+            && list.contains("the first program under an MPI, or `syncline mpi build`, makes them"),
         "{list}"
     );
 
@@ -134,12 +134,31 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     ] {
         assert_eq!(found(&first, name).len(), 1, "{name}: {first}");
     }
-    let compilers = found(&first, "compilers")[0];
-    assert_eq!(compilers["ok"], false);
-    assert!(compilers["advice"].as_str().unwrap().contains("`syncline mpi build`"));
+    let shims = found(&first, "shims")[0];
+    assert_eq!(shims["ok"], true);
+    let expected = "none; the first program under an MPI builds its own in ";
+    assert!(shims["found"].as_str().unwrap().starts_with(expected), "{shims}");
+    // Where none can be built, that is a warning.
+    for (data, advice) in [
+        (None, "as neither XDG_DATA_HOME nor HOME is set"),
+        (Some(path.join("bin/mpicc")), "no file can be written"),
+    ] {
+        let mut doctor = alone(path, "doctor --json");
+        doctor.env_remove("HOME").env_remove("XDG_DATA_HOME");
+        doctor.envs(data.map(|data| ("XDG_DATA_HOME", data)));
+        let report: Value = serde_json::from_str(&succeeds(doctor, "doctor")).unwrap();
+        let shims = found(&report, "shims")[0];
+        assert_eq!(shims["ok"], false, "{shims}");
+        let said = shims["advice"].as_str().unwrap();
+        assert!(
+            said.contains(advice) && said.contains("`syncline mpi build --into DIR`"),
+            "{said}"
+        );
+    }
+    assert!(found(&first, "waits")[0]["found"].as_str().unwrap().starts_with("drive MPI"));
     succeeds(alone(path, "mpi build"), "mpi build");
     let second = report();
-    assert_eq!(found(&second, "compilers")[0]["ok"], true);
+    assert!(found(&second, "shims").is_empty());
     assert_eq!(found(&second, "shim").len(), 1);
     // The needs of a sweep come first: the disk of this folder, then memory.
     let order: Vec<_> = first["checks"]

@@ -86,7 +86,9 @@ fn what_a_program_does_wrong_has_a_status_of_its_own() {
         let what = site.mpi.launcher;
         let said = succeed(site.run(&program, "3", "9", None).arg("with a shim"));
         assert_eq!(said, "refused, each by its name\n", "{what}");
-        let nowhere = site.dir.path().join("nowhere");
+        // No shim can be built within a file.
+        let nowhere = site.dir.path().join("file/nowhere");
+        std::fs::write(site.dir.path().join("file"), "").unwrap();
         let mut command = site.run(&program, "2", "9", None);
         let said = succeed(command.env_remove("SYNCLINE_MPI").env("XDG_DATA_HOME", nowhere));
         assert_eq!(said, "refused, each by its name\n", "{what}");
@@ -113,6 +115,38 @@ fn those_who_are_left_go_on() {
             format!("100 steps done, the last of them by {left}, 1 died\n"),
             "{processes}, {per_host}"
         );
+    }
+}
+
+/// Runs programs whose rank 0 waits in memory for processes that need its part in MPI: with the
+/// barrier preloaded, and in a team.
+fn a_wait_takes_part_in_mpi(site: &Site, processes: &str, per_host: &str, level: &str) {
+    let library = [&STRICT[..], &["-O2", "-shared", "-fPIC"]].concat();
+    let preload = site.compile("pmpi/pmpi.c", true, &library);
+    let foreign = site.compile("tests/mpi/progress.c", false, &STRICT);
+    let team = site.compile("tests/mpi/progress_team.c", true, &STRICT);
+    let mut command = site.run(&foreign, processes, per_host, Some(&preload));
+    let said = succeed(command.arg(level));
+    let what = format!("{}, {processes}, {per_host} on a host, level {level}", site.mpi.launcher);
+    assert_eq!(said, "every step is complete\n", "{what}");
+    let said = succeed(site.run(&team, processes, per_host, None).arg(level));
+    assert_eq!(said, "every wait has taken part\n", "{what}");
+}
+
+#[test]
+fn a_wait_on_one_host_takes_part_in_mpi() {
+    sites().for_each(|site| a_wait_takes_part_in_mpi(&site, "2", "9", "0"));
+}
+
+#[test]
+#[ignore = "full: one host and one thread level are tried in any case"]
+fn a_wait_takes_part_in_mpi_at_each_thread_level() {
+    for site in sites() {
+        for level in ["0", "1", "2", "3"] {
+            a_wait_takes_part_in_mpi(&site, "2", "9", level);
+            a_wait_takes_part_in_mpi(&site, "3", "1", level);
+        }
+        a_wait_takes_part_in_mpi(&site, "4", "2", "3");
     }
 }
 

@@ -8,6 +8,8 @@
 mod roles;
 mod site;
 
+use std::path::Path;
+
 use site::{Site, run};
 
 #[test]
@@ -98,6 +100,35 @@ fn a_shim_for_another_mpi_is_told_of() {
     }
     if !any {
         println!("skipped: there are no two kinds of MPI here");
+    }
+}
+
+/// Jobs of all MPIs start at the same time and share the user's folder.
+#[test]
+#[ignore = "full: compilers that are no MPI's are tried in any case"]
+fn the_first_processes_build_the_shim_once() {
+    let sites: Vec<&Site> =
+        site::sites().iter().filter(|site| site.shim.family.name() != "abi").collect();
+    let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::thread::scope(|scope| {
+        for site in &sites {
+            let data = data.path().as_os_str();
+            scope.spawn(move || {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let own = site.mpicc.parent().map(Path::to_owned);
+                let path =
+                    std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)));
+                let path = path.unwrap();
+                let more = [("XDG_DATA_HOME", data), ("PATH", path.as_os_str())];
+                let said = run(site, "groups", 4, &more);
+                assert_eq!(said.matches("syncline: built the shim for ").count(), 1, "{said}");
+                let said = run(site, "groups", 4, &more);
+                assert!(!said.contains("built the shim"), "{said}");
+            });
+        }
+    });
+    if sites.is_empty() {
+        println!("skipped: there is no MPI here");
     }
 }
 

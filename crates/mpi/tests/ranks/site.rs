@@ -83,8 +83,9 @@ fn in_role(starter: &Path, options: &[&str], role: &str, more: &[(&str, &OsStr)]
     command
 }
 
-/// Runs a role under a launcher, and checks that every rank has completed it.
-pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]) {
+/// Runs a role under a launcher, and checks that every rank has completed it. Returns what was
+/// written to standard error.
+pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]) -> String {
     let exe = std::env::current_exe().unwrap();
     let (ranks_text, exe) = (ranks.to_string(), exe.to_str().unwrap());
     let mut options = Vec::new();
@@ -110,7 +111,7 @@ pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]
         &format!("{role} of {ranks} by {}", site.launcher.display()),
         ranks - dead,
         dead > 0,
-    );
+    )
 }
 
 /// Runs a role without a launcher.
@@ -121,13 +122,14 @@ pub(crate) fn run_alone(site: &Site, role: &str) {
     check(&mut command, &format!("{role} with {}", site.shim.path.display()), 1, false);
 }
 
-fn check(command: &mut Command, what: &str, good: usize, may_fail: bool) {
+fn check(command: &mut Command, what: &str, good: usize, may_fail: bool) -> String {
     let output = command.output().unwrap();
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let all = format!("{what}: {}\n{said}\n{errors}", output.status);
     assert!(may_fail || output.status.success(), "{all}");
     assert_eq!(said.matches("has played to its end").count(), good, "{all}");
+    errors.into_owned()
 }
 
 /// Compiles a library that stands for a program's own use of MPI: it initialises MPI and lends half

@@ -40,7 +40,7 @@ pub(crate) fn lock(
         None => Some(rma.fetch_add(words, rank, at, 1)?),
         Some(_) => None,
     };
-    let (mut looks, mut poll, mut before) = (0_u32, PollSchedule::new(), None);
+    let (mut looks, mut poll, mut before) = (0_u32, PollSchedule::driving(), None);
     loop {
         // Acquire: on the owner's host the fetch-add acquires the Release of the unlock; elsewhere
         // its answer is a received message.

@@ -1,14 +1,15 @@
 """Kernels: what a sweep runs."""
 
-import operator
 import os
 import warnings
+
+import numpy as np
 
 from . import _syncline
 from ._errors import KernelError, SlowKernelWarning
 from ._functions import Function, identity
 from ._plain import plain
-from ._text import written_name
+from ._text import EXACT, written_name
 from ._trace import parameters, trace
 from ._values import DTYPES, Untraceable
 
@@ -58,7 +59,7 @@ class Kernel:
         Parameters
         ----------
         dtype : dtype or sequence of dtypes
-            The type of all arrays, or of each one.
+            The type of all arrays, or of each one; a coefficient may be of bool.
         dimensions : int
             One, two or three.
         boundary, nodata, directions
@@ -84,15 +85,13 @@ class Kernel:
         \"\"\"
         <BLANKLINE>
         """
-        import numpy as np
-
         if dimensions not in _AXES:
             raise KernelError(f"dimensions is {dimensions!r}, but must be 1, 2 or 3")
         count = len(self.parameters)
         given = [dtype] * count if isinstance(dtype, (str, type, np.dtype)) else list(dtype)
         dtypes = [np.dtype(one).name for one in given]
         for one in dtypes:
-            if one not in DTYPES:
+            if one not in (*DTYPES, "bool"):
                 raise KernelError(f"the type {one} is none of {', '.join(DTYPES)}")
         said = options(self.parameters, dimensions, boundary, nodata, directions)
         return trace(self.function, dtypes, dimensions, said).text
@@ -175,16 +174,22 @@ def options(names, dimensions, boundary, nodata, directions):
 
 
 def _number(value):
+    """Return a number of Python or numpy as a description writes it."""
+    given = np.asarray(value)
+    # What numpy does not know may be a number nevertheless, such as a large one.
+    known = given.dtype.kind if given.dtype.kind != "O" else "i" if type(value) is int else "f"
     try:
-        whole = operator.index(value)
-    except TypeError:
-        try:
-            return repr(float(value))
-        except (TypeError, ValueError):
-            raise KernelError(f"{value!r} is no number") from None
-    if abs(whole) > 1 << 53:
-        raise KernelError(f"{whole} is beyond 2**53, which a description cannot hold")
-    return repr(whole)
+        if given.ndim > 0 or known not in "biuf" or isinstance(value, np.ma.MaskedArray):
+            raise TypeError
+        number = given.item() if given.dtype.kind != "O" else value
+        number = float(number) if known == "f" else int(number)
+    except (TypeError, ValueError):
+        raise KernelError(f"{value!r} is no real number") from None
+    if known == "f" and given.dtype.kind == "f" and number != given and not np.isnan(given):
+        raise KernelError(f"{value!r} is no number of float64")
+    if known != "f" and abs(number) > EXACT:
+        raise KernelError(f"{number} is beyond 2**53, which a description cannot hold")
+    return repr(number)
 
 
 def _edge(value):
@@ -287,8 +292,7 @@ def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
         _told.add(function)
         warnings.warn(
             f"{getattr(function, '__name__', 'the kernel')} is called by the interpreter for each "
-            "point, some hundred times slower than a traced kernel, and computes in float64: "
-            f"{cause}",
+            f"point, some hundred times slower than a traced kernel: {cause}",
             SlowKernelWarning,
             stacklevel=4,
         )

@@ -87,9 +87,15 @@ class _Job:
             for name, one in zip(names, self.arrays):
                 given = nodata if isinstance(nodata, Mapping) else {names[0]: nodata}
                 one.nodata = given.get(name)
+        is_mask = [
+            getattr(getattr(array, "dtype", None), "kind", None) == "b" for _, array in extra
+        ]
         self.ready = prepare(
             kernel,
-            [array.dtype for array in self.arrays],
+            [
+                "bool" if is_bool else array.dtype
+                for array, is_bool in zip(self.arrays, [False] * count + is_mask)
+            ],
             count,
             len(first.shape),
             options["boundary"],

@@ -8,6 +8,7 @@ import collections
 import inspect
 import itertools
 import operator
+import re
 
 import numpy as np
 import pytest
@@ -142,13 +143,13 @@ def may_refuse(op, results, operands, names):
         return "longdouble"
     if op in ("//", "%") and kind.kind == "f":
         return f"{op} of real numbers"
-    if kind == bool and op not in ("<", "==", "~"):
+    if kind.kind == "b" and op not in ("<", "==", "~"):
         return "comparison"
-    return None if kind.name in DTYPES or kind == bool else kind.name
+    return None if kind.name in DTYPES or kind.kind == "b" else kind.name
 
 
 def sweep(kernels, u, v):
-    """Return the results of kernels, as those of one kernel with so many fields."""
+    """Return the results of kernels, as those of one kernel with a field for each."""
     names = [f"u{n}" for n in range(len(kernels))]
 
     def kernel(v, **fields):
@@ -223,7 +224,7 @@ def operations(dtype, other, names, counts):
 
 
 def promoted(count=None):
-    """Check so many of all combinations, and print what became of them."""
+    """Check combinations, `count` of all pairs of a type and operands, and print the outcomes."""
     pairs = [pair for pair in itertools.product(KINDS, KINDS) if {*pair} & {*OF_ARRAYS}]
     every = list(itertools.product(DTYPES, pairs))
     counts = collections.Counter()
@@ -268,7 +269,7 @@ def test_operations_on_one_value(op):
             with np.errstate(all="ignore"):
                 reason = may_refuse(op, results, [part_of(name, u[0], v[0])], (name,))
             # Descriptions have no operations on bits, and of the powers of real numbers none.
-            if op == "<< 1" or op == "~" and name != "comparison":
+            if op == "<< 1" or (op == "~" and name != "comparison"):
                 reason = "bits"
             elif op.startswith("** ") and op[3:] not in ("0", "1") and kind == "f":
                 reason = "power"
@@ -370,13 +371,24 @@ def test_nan_and_zero_as_numbers():
             agree(lambda u, bound=bound: np.clip(u, bound, 3), u)
 
 
+def test_bounds_of_clip_that_the_type_cannot_hold():
+    for dtype in ("uint8", "int16"):
+        u, v = arrays(dtype, "int32")
+        agree(lambda u: np.clip(u, -(10**6), 10**6), u)
+        agree(lambda u: np.clip(u, None, 10**6), u)
+        agree(lambda u, v: np.clip(u, v, 10**6), u, v)
+        agree(lambda u, v: np.clip(v, u, 10**6), u, v)
+        agree(lambda u: np.clip(5, u, 10**6), u)
+        agree(lambda u: np.clip(u, 2.5, np.float32(7)), u)
+
+
 def test_what_is_known_of_a_comparison():
     u = values("uint8")
     agree(lambda u: np.where((u < 300) & (u > 2), u, 1), u)
     agree(lambda u: np.where((u == -1) | (u > 2), u, 1), u)
     agree(lambda u: np.where((u > 2) ^ (u < np.int64(300)), u, 1), u)
     agree(lambda u: np.where(np.logical_or(u > 2, u > 70000), u, 1), u)
-    agree(lambda u: np.where(300 > u, np.float64(1), u), u)
+    agree(lambda u: np.where(np.greater(300, u), np.float64(1), u), u)
     agree(lambda u: u if u < 300 else u + 1, u)
     agree(lambda u: np.where(u > 2, 1, 0) == 1, u)
     agree(lambda u: np.where(np.where(u > 2, 1, 0) == np.where(u > 100, 1, 0), 1, 0), u)
@@ -437,6 +449,25 @@ def test_a_choice_of_numbers_has_the_type_of_the_field():
     heat = syncline.kernel(lambda u: u + np.where(u > 0, 1, 0) * np.float64(0.5))
     assert heat.describe().count("float64") == 0
     assert 'u = "float32"' in heat.describe("float32")
+
+
+def test_what_is_counted_has_the_type_of_the_field():
+    def count(u):
+        around = [u.old.n, u.old.s, u.old.e, u.old.w]
+        alive = sum(np.where(one > u, 1, 0) for one in around)
+        return np.where((alive >= 2) & (abs(alive - 3) != 1), u, 0)
+
+    for dtype in DTYPES:
+        text = syncline.kernel(count).describe(dtype)
+        # A difference may be negative, which a type without a sign does not have.
+        others = {"int64"} if dtype in ("uint8", "uint16") else set()
+        assert {*re.findall(r"u?[a-z]+\d+", text)} & ({*DTYPES} - {dtype}) <= others
+        u = values(dtype)
+        hundreds = lambda u: np.where(u > 1, 100, 0) * 2 + np.where(u > 2, 100, 0)  # noqa: E731
+        agree(lambda u, hundreds=hundreds: np.where(hundreds(u) > 200, 1, 0), u)
+        agree(lambda u: np.where(np.where(u > 1, 1, 0) * -1 == 0, u, 1 / (u * (u > 1))), u)
+        agree(lambda u: np.where(u > 1, 1, 0) * np.where(u > 2, 0, -1), u)
+        agree(lambda u: -np.where(u > 1, 1, 0), u)
 
 
 def test_descriptions_of_several_types_are_those_of_the_command():

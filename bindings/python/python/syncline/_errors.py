@@ -63,7 +63,7 @@ class TaskPicklingError(PoolError, pickle.PicklingError):
 
 
 class SlowKernelWarning(UserWarning):
-    """A kernel is called by the interpreter, point by point, and computes in float64."""
+    """A kernel is called by the interpreter, point by point, which takes long."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -120,10 +120,22 @@ def kernel(function):
     already, as in the Gauss-Seidel method. A kernel that reads only ``u.old`` is explicit, as in
     the method of Jacobi; a kernel must not mix both.
 
-    Values have ``+ - * /``, ``**2``, comparisons, ``abs``, ``.astype``, and numpy's ``sqrt``,
-    ``minimum``, ``maximum``, ``clip``, ``where``; see `syncline.function` for others. The result
-    has the bits of the loops in numpy, for each type. (A real number that a whole type cannot hold
-    becomes the nearest one that it can, and NaN becomes 0, where numpy promises nothing.)
+    Values have ``+ - * /``, powers, comparisons, ``abs``, ``.astype``, ``//`` and ``%`` of whole
+    numbers, and numpy's ``sqrt``, ``minimum``, ``maximum``, ``clip``, ``where``; see
+    `syncline.function` for others. The types are those of numpy 2: a number of Python takes the
+    type of the value that it meets, a scalar of numpy and an array of no dimensions have their own,
+    two types become the type that holds both, and ``numpy.where(c, 1, 0)`` is int64. What a kernel
+    returns is converted to the type of the field. An operation whose result has a type that arrays
+    of kernels cannot have, such as uint32 or float16, is an error.
+
+    The result has the bits of loops over scalars of numpy, for each type, where numpy promises
+    them:
+
+    * A real number that a whole type cannot hold becomes the nearest one that it can, and NaN
+      becomes 0; a whole number that the type of the field cannot hold wraps.
+    * ``u**2`` is ``u * u``, as of arrays of numpy. A scalar of numpy calls ``pow`` for it, whose
+      last bit may be another one. Powers of whole numbers are products; those of real numbers to
+      other powers than 0, 1 and 2 are errors.
 
     Parameters
     ----------

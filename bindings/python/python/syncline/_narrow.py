@@ -1,38 +1,43 @@
 """Operations in the type of what they are for.
 
 ``numpy.where(c, 1, 0)`` is int64, and a kernel of uint8 that returns it converts it at the end. A
-conversion that is the same before the operation as after it is done before: no value is wider than
-what is kept of it, and a kernel of one type has no conversions.
+conversion that is the same before the operation as after it is done before: a kernel of one type
+has no conversions, and no operations in other types, which take longer.
 
 * The conversion of a choice is the choice of the conversions.
 * Of whole numbers, the low bits of a sum, a difference, a product and a negation are those of the
   same operation on the low bits.
-* A conversion to a type that holds all values of the first one changes nothing that is converted
+* Whole numbers that another type has as well have the same sum there, if it has that, too. So have
+  other operations, and comparisons: these are done in the type of the first field.
+* A conversion to a type that has all values of the first one changes nothing that is converted
   next.
 
-An operation is done in another type only if all of its uses are conversions to that type, and if
-all of its operands can be had in it without a conversion of a wider value.
+An operation is done in another type only if all of its uses want that type, and if all of its
+operands can be had in it without a conversion of an operation.
 """
 
 import numpy as np
 
-from ._text import nodes_of
-from ._values import Value, operation
+from ._text import EXACT, nodes_of
+from ._values import Condition, Value, operation
+
+#: Operations of whole numbers that are known to be the same in a type that has all of them.
+_SAME = ("+", "-", "*", "neg", "abs", "min", "max")
 
 
 def narrowed(roots):
     """Return the new values of the fields, each operation in the type of what it is for."""
     nodes = nodes_of(roots)
-    if not any(node.op == "cast" for node in nodes):
+    if len({node.dtype for node in nodes if isinstance(node, Value)}) == 1:
         return roots
-    failed = set()
+    ranges, failed = _ranges(nodes), set()
     while True:
-        types = _types(nodes, roots, failed)
+        types = _types(nodes, roots, ranges, failed)
         found = {
             id(node)
             for node in nodes
-            if (dtype := types.get(id(node))) is not None
-            and not all(_is_had(arg, dtype, types) for arg in _values_of(node))
+            if id(node) in types
+            and not all(_is_had(arg, types[id(node)], types) for arg in _values_of(node))
         }
         if not found:
             break
@@ -46,7 +51,51 @@ def _values_of(node):
     return [] if node.op == "read" else [arg for arg in node.args if isinstance(arg, Value)]
 
 
-def _types(nodes, roots, failed):
+def _ranges(nodes):
+    """Return the least and the greatest value of each whole number, by `id`."""
+    ranges = {}
+    for node in nodes:
+        if isinstance(node, Value) and node.dtype.kind != "f":
+            info = np.iinfo(node.dtype)
+            ends = _ends(node, ranges)
+            fits = ends is not None and info.min <= min(ends) and max(ends) <= info.max
+            ranges[id(node)] = (min(ends), max(ends)) if fits else (int(info.min), int(info.max))
+    return ranges
+
+
+def _ends(node, ranges):
+    """Return numbers of which the least and the greatest bound a value, if none of them wraps."""
+    if node.op == "number":
+        return node.args
+    args = [ranges.get(id(arg)) for arg in _values_of(node)]
+    if not args or None in args:
+        return None
+    (least, most), (low, high) = args[0], args[-1]
+    if node.op == "+":
+        return least + low, most + high
+    if node.op == "-":
+        return least - high, most - low
+    if node.op == "*":
+        return least * low, least * high, most * low, most * high
+    if node.op == "neg":
+        return -most, -least
+    if node.op == "abs":
+        return max(least, -most, 0), max(-least, most)
+    if node.op in ("if", "min", "max", "cast"):
+        return least, most, low, high
+    return None
+
+
+def _has(dtype, ends):
+    """Return whether a type has all whole numbers in a range."""
+    if dtype.kind != "f":
+        info = np.iinfo(dtype)
+        return info.min <= ends[0] and ends[1] <= info.max
+    most = EXACT if dtype == np.float64 else 1 << 24
+    return -most <= ends[0] and ends[1] <= most
+
+
+def _types(nodes, roots, ranges, failed):
     """Return the types in which operations can be done, by `id`: what all of their uses want."""
     wanted, types = {id(node): set() for node in nodes}, {}
     for root in roots:
@@ -54,23 +103,41 @@ def _types(nodes, roots, failed):
     # Operands come before operations.
     for node in reversed(nodes):
         dtype = None
-        if isinstance(node, Value) and len(wanted[id(node)]) == 1 and id(node) not in failed:
-            [dtype] = wanted[id(node)]
-            dtype = dtype if dtype != node.dtype and _can(node, dtype) else None
+        if id(node) not in failed:
+            if isinstance(node, Condition):
+                dtype = _compared(node, roots[0].dtype, ranges)
+            elif len(wanted[id(node)]) == 1:
+                [dtype] = wanted[id(node)]
+                dtype = dtype if dtype != node.dtype and _can(node, dtype, ranges) else None
         if dtype is not None:
             types[id(node)] = dtype
         elif node.op == "cast":
             dtype = node.dtype
         for arg in _values_of(node):
-            wanted[id(arg)].add(dtype or arg.dtype)
+            wanted[id(arg)].add(arg.dtype if dtype is None else dtype)
     return types
 
 
-def _can(node, dtype):
+def _compared(node, dtype, ranges):
+    """Return the type if a comparison of whole numbers can be done in it."""
+    args = _values_of(node)
+    is_other = args and args[0].dtype.kind != "f" and args[0].dtype != dtype
+    return dtype if is_other and all(_has(dtype, ranges[id(arg)]) for arg in args) else None
+
+
+def _can(node, dtype, ranges):
     """Return whether the conversion of an operation is the operation on its conversions."""
     if node.op == "cast":
         return _skips(node, dtype)
-    return node.op == "if" or node.op in ("+", "-", "*", "neg") and _is_cut(node.dtype, dtype)
+    if node.op == "if" or (node.op in ("+", "-", "*", "neg") and _is_cut(node.dtype, dtype)):
+        return True
+    if node.op not in _SAME or node.dtype.kind == "f":
+        return False
+    args = [ranges[id(arg)] for arg in _values_of(node)]
+    if dtype.kind == "f" and (node.op == "neg" or (node.op == "*" and min(map(min, args)) < 0)):
+        # Real numbers have a zero that is negative.
+        return False
+    return all(_has(dtype, ends) for ends in [ranges[id(node)], *args])
 
 
 def _is_cut(one, other):
@@ -84,11 +151,11 @@ def _skips(node, dtype):
     if first.kind in "iu" and second.kind == "f":
         # numpy calls int64 to float64 safe, and real numbers are not cut to their low bits.
         return first != np.int64 and np.can_cast(first, second) and dtype.kind == "f"
-    return np.can_cast(first, second) or first.kind in "iu" and _is_cut(second, dtype)
+    return np.can_cast(first, second) or (first.kind in "iu" and _is_cut(second, dtype))
 
 
 def _is_had(node, dtype, types):
-    """Return whether a value can be had in a type without a conversion of a wider one."""
+    """Return whether a value can be had in a type without a conversion of an operation."""
     if node.op == "cast":
         return _skips(node, dtype)
     return node.op == "number" or _is_done(node, dtype, types)
@@ -118,22 +185,25 @@ class _Made:
 
     def _converted(self, node, dtype):
         op, args = node.op, node.args
-        if op == "read" or op == "number":
+        if op in ("read", "number"):
             return node if dtype == node.dtype else operation(node.trace, "cast", (node,), dtype)
         if op == "cast" and (dtype == node.dtype or _skips(node, dtype)):
             return self.converted(args[0], dtype)
         if dtype != node.dtype and not _is_done(node, dtype, self.types):
             return operation(node.trace, "cast", (self.value(node),), dtype)
-        made = tuple(
-            self.converted(arg, dtype if dtype != node.dtype else arg.dtype)
-            if isinstance(arg, Value)
-            else self.value(arg)
-            if hasattr(arg, "dtype")
-            else arg
-            for arg in args
-        )
+        if isinstance(node, Condition):
+            to = self.types.get(id(node))
+        else:
+            to = dtype if dtype != node.dtype else None
+        made = []
+        for arg in args:
+            if isinstance(arg, Value):
+                arg = self.converted(arg, arg.dtype if to is None else to)
+            elif isinstance(arg, Condition):
+                arg = self.value(arg)
+            made.append(arg)
         if all(one is other for one, other in zip(made, args)):
             return node
         if isinstance(node, Value):
-            return Value(node.trace, op, made, dtype)
-        return type(node)(node.trace, op, made)
+            return Value(node.trace, op, tuple(made), dtype)
+        return Condition(node.trace, op, tuple(made))

@@ -97,7 +97,7 @@ class _Plain:
         self.name = name if name.isidentifier() else "kernel"
         self.dtypes = [np.dtype(dtype) for dtype in dtypes]
         # A scalar of numpy with neighbours is one of a class of its own.
-        self.points = [Flag if dtype == bool else _point_class(dtype) for dtype in self.dtypes]
+        self.points = [Flag if dtype.kind == "b" else _point_class(dtype) for dtype in self.dtypes]
         self.wide = {n for n, dtype in enumerate(self.dtypes) if dtype == np.int64}
         self.scalars = [dtype.type for dtype in self.dtypes]
         for index in self.wide:

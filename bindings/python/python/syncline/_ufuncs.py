@@ -71,18 +71,16 @@ def _clip(trace, value, least=None, most=None, **options):
     value = operand(trace, value)
     bounds = [None if one is None else operand(trace, one) for one in (least, most)]
     dtype = numbers.supported(trace, numbers.asked(trace, np.clip, value, *bounds))
+    own = value.dtype if isinstance(value, Operand) else np.asarray(value).dtype
     value = lifted(trace, value, dtype)
-    for one, bound in zip(bounds, (_maximum, _minimum)):
-        # numpy takes a whole number that bounds nothing as no bound.
-        if one is None or type(one) is int and dtype.kind != "f" and not _holds(dtype, one):
-            continue
-        value = bound.of(trace, value, lifted(trace, one, dtype))
+    for one, bound, end in zip(bounds, (_maximum, _minimum), ("min", "max")):
+        if type(one) is int and own.kind in "iu":
+            # numpy takes a number of Python that bounds no value of the type as no bound.
+            last = getattr(np.iinfo(own), end)
+            one = None if (one <= last if end == "min" else one >= last) else one
+        if one is not None:
+            value = bound.of(trace, value, lifted(trace, one, dtype))
     return value
-
-
-def _holds(dtype, whole):
-    info = np.iinfo(dtype)
-    return info.min <= whole <= info.max
 
 
 def _where(trace, condition, then=None, other=None):

@@ -215,6 +215,10 @@ def _backward(op, function):
     return apply
 
 
+def _comparison(op):
+    return lambda self, other: compared(self.trace, op, self, other)
+
+
 def _untraced(symbol):
     def apply(self, *_):
         raise self.trace.untraceable(f"`{symbol}` has no place in a description")
@@ -249,23 +253,9 @@ class Operand:
     def __abs__(self):
         return computed(self.trace, "abs", abs, self)
 
-    def __lt__(self, other):
-        return compared(self.trace, "<", self, other)
-
-    def __le__(self, other):
-        return compared(self.trace, "<=", self, other)
-
-    def __gt__(self, other):
-        return compared(self.trace, ">", self, other)
-
-    def __ge__(self, other):
-        return compared(self.trace, ">=", self, other)
-
-    def __eq__(self, other):
-        return compared(self.trace, "==", self, other)
-
-    def __ne__(self, other):
-        return compared(self.trace, "!=", self, other)
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")
 
     def __floordiv__(self, other):
         return divided(self.trace, "//", self, other)
@@ -412,9 +402,7 @@ def _in_place(op, function):
 
 
 class Choice(Value):
-    """What numpy.where returns: an array of no dimensions in numpy, which ``+=`` changes.
-
-    """
+    """What numpy.where returns: an array of no dimensions in numpy, which ``+=`` changes."""
 
     __slots__ = ("_now", "two")
 

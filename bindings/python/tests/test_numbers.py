@@ -107,7 +107,8 @@ def stored(result, dtype):
             return place
         result = info.max if result > 2.0**64 else info.min if result < -(2.0**64) else int(result)
         result = min(max(result, info.min), info.max)
-    place[0] = np.asarray(result)
+    with np.errstate(all="ignore"):
+        place[0] = np.asarray(result)
     return place
 
 
@@ -241,7 +242,7 @@ def test_some_operations_have_the_types_of_numpy():
     assert counts["equal"] > sum(counts.values()) / 2
 
 
-@pytest.mark.full("all pairs of operands, operations and types take a minute")
+@pytest.mark.full("all pairs of operands, operations and types take two minutes")
 def test_all_operations_have_the_types_of_numpy():
     counts = promoted()
     assert counts["equal"] > sum(counts.values()) / 2
@@ -249,7 +250,9 @@ def test_all_operations_have_the_types_of_numpy():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_all_types_meet(dtype):
-    for other in DTYPES:
+    # All other types in the full tier, and its own.
+    for step in range(cases(7)):
+        other = DTYPES[(DTYPES.index(dtype) + 1 + step * 3) % len(DTYPES)]
         operations(dtype, other, ("value", "other value"), collections.Counter())
 
 
@@ -306,7 +309,7 @@ def chain(rng, dtype, u, v):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_chains_of_operations(dtype):
     rng, counts = np.random.default_rng(seed(3)), collections.Counter()
-    for _ in range(cases(30)):
+    for _ in range(cases(16)):
         u, v = arrays(dtype, rng.choice(DTYPES))
         check([chain(rng, dtype, u, v) for _ in range(8)], u, v, counts)
     assert {*counts} == {"equal"}
@@ -468,6 +471,10 @@ def test_what_is_counted_has_the_type_of_the_field():
         agree(lambda u: np.where(np.where(u > 1, 1, 0) * -1 == 0, u, 1 / (u * (u > 1))), u)
         agree(lambda u: np.where(u > 1, 1, 0) * np.where(u > 2, 0, -1), u)
         agree(lambda u: -np.where(u > 1, 1, 0), u)
+        # What wraps in its type does so in each.
+        agree(lambda u: (u > 1) - np.uint8(200), u)
+        agree(lambda u: np.where((u > 1) * np.int16(200) * np.int16(200) > 0, 1, 0), u)
+        agree(lambda u: abs((u > 1) * np.int16(-(2**15))), u)
 
 
 def test_descriptions_of_several_types_are_those_of_the_command():

@@ -52,14 +52,15 @@ def _values_of(node):
 
 
 def _ranges(nodes):
-    """Return the least and the greatest value of each whole number, by `id`."""
+    """Return the least and the greatest value of each whole number, and whether it may wrap."""
     ranges = {}
     for node in nodes:
         if isinstance(node, Value) and node.dtype.kind != "f":
             info = np.iinfo(node.dtype)
             ends = _ends(node, ranges)
             fits = ends is not None and info.min <= min(ends) and max(ends) <= info.max
-            ranges[id(node)] = (min(ends), max(ends)) if fits else (int(info.min), int(info.max))
+            least, most = (min(ends), max(ends)) if fits else (int(info.min), int(info.max))
+            ranges[id(node)] = least, most, not fits
     return ranges
 
 
@@ -70,7 +71,7 @@ def _ends(node, ranges):
     args = [ranges.get(id(arg)) for arg in _values_of(node)]
     if not args or None in args:
         return None
-    (least, most), (low, high) = args[0], args[-1]
+    (least, most, _), (low, high, _) = args[0], args[-1]
     if node.op == "+":
         return least + low, most + high
     if node.op == "-":
@@ -131,7 +132,7 @@ def _can(node, dtype, ranges):
         return _skips(node, dtype)
     if node.op == "if" or (node.op in ("+", "-", "*", "neg") and _is_cut(node.dtype, dtype)):
         return True
-    if node.op not in _SAME or node.dtype.kind == "f":
+    if node.op not in _SAME or node.dtype.kind == "f" or ranges[id(node)][2]:
         return False
     args = [ranges[id(arg)] for arg in _values_of(node)]
     if dtype.kind == "f" and (node.op == "neg" or (node.op == "*" and min(map(min, args)) < 0)):

@@ -135,7 +135,9 @@ def _can(node, dtype, ranges):
     if node.op not in _SAME or node.dtype.kind == "f" or ranges[id(node)][2]:
         return False
     args = [ranges[id(arg)] for arg in _values_of(node)]
-    if dtype.kind == "f" and (node.op == "neg" or (node.op == "*" and min(map(min, args)) < 0)):
+    if dtype.kind == "f" and (
+        node.op == "neg" or (node.op == "*" and min(least for least, *_ in args) < 0)
+    ):
         # Real numbers have a zero that is negative.
         return False
     return all(_has(dtype, ends) for ends in [ranges[id(node)], *args])

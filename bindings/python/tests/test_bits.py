@@ -82,15 +82,7 @@ def evaluate(tree, arrays, old):
 
 def lift(value, kind):
     """Return numbers as values of the field's type, as an operation with the field makes them."""
-    return (
-        value
-        if not isinstance(value, (int, float)) or isinstance(value, np.generic)
-        else (
-            kind.dtype.type(value)
-            if isinstance(kind, np.generic)
-            else np.where(kind == 0, value, value)
-        )
-    )
+    return kind.dtype.type(value) if type(value) in (int, float) else value
 
 
 def reads_of(tree):

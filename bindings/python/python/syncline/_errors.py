@@ -78,7 +78,7 @@ class NodataWarning(UserWarning):
 
 
 class SlowKernelWarning(UserWarning):
-    """A kernel is called by the interpreter, point by point, and computes in float64."""
+    """A kernel is called by the interpreter, point by point, which takes long."""
 
 
 class ConvergenceWarning(UserWarning):

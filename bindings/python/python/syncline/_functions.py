@@ -5,9 +5,11 @@ import inspect
 import os
 import re
 
+import numpy as np
+
 from ._errors import ArgumentError, KernelError
 from ._sizes import whole
-from ._values import Value
+from ._values import Operand, Value, lifted, operand
 
 #: The type of a compiled function in C.
 SIGNATURE = "void (size_t n, const double *const *arguments, double *results, void *context)"
@@ -30,14 +32,15 @@ class Function:
         first = next((value for value in values if isinstance(value, Value)), None)
         if first is None:
             raise KernelError(f"{self.name} is called in a kernel, with at least one of its values")
+        trace, real = first.trace, np.dtype("float64")
         if len(values) != self.arguments:
-            raise first.trace.error(
+            raise trace.error(
                 f"{self.name} takes {self.arguments} arguments, but {len(values)} are given"
             )
-        if any(isinstance(value, Value) and value.dtype != "float64" for value in values):
-            raise first.trace.error(f"{self.name} takes float64: convert by .astype('float64')")
-        lifted = tuple(first._lift(value, "float64") for value in values)
-        return Value(first.trace, "call", (self, *lifted), "float64")
+        given = [operand(trace, value) for value in values]
+        if any(isinstance(one, Operand) and one.dtype != real for one in given):
+            raise trace.error(f"{self.name} takes float64: convert by .astype('float64')")
+        return Value(trace, "call", (self, *(lifted(trace, one, real) for one in given)), real)
 
     def __repr__(self):
         return f"<syncline function {self.name} of {self.arguments} arguments>"

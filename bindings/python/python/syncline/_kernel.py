@@ -1,15 +1,16 @@
 """Kernels: what a sweep runs."""
 
-import operator
 import os
 import warnings
+
+import numpy as np
 
 from . import _syncline
 from ._errors import ArgumentError, KernelError, SlowKernelWarning
 from ._functions import Function, identity
 from ._plain import plain
 from ._sizes import element_type
-from ._text import written_name
+from ._text import EXACT, written_name
 from ._trace import parameters, trace
 from ._values import DTYPES, Untraceable
 
@@ -59,7 +60,7 @@ class Kernel:
         Parameters
         ----------
         dtype : dtype or sequence of dtypes
-            The type of all arrays, or of each one.
+            The type of all arrays, or of each one; a coefficient may be of bool.
         dimensions : int
             One, two or three.
         boundary, nodata, directions
@@ -85,14 +86,13 @@ class Kernel:
         \"\"\"
         <BLANKLINE>
         """
-
         if not isinstance(dimensions, int) or dimensions not in _AXES:
             raise KernelError(f"dimensions is {dimensions!r}, but must be 1, 2 or 3")
         count = len(self.parameters)
         given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
         dtypes = [element_type("dtype", one).name for one in given]
         for one in dtypes:
-            if one not in DTYPES:
+            if one not in (*DTYPES, "bool"):
                 raise KernelError(f"the type {one} is none of {', '.join(DTYPES)}")
         said = options(self.parameters, dimensions, boundary, nodata, directions)
         return trace(self.function, dtypes, dimensions, said).text
@@ -121,10 +121,22 @@ def kernel(function):
     already, as in the Gauss-Seidel method. A kernel that reads only ``u.old`` is explicit, as in
     the method of Jacobi; a kernel must not mix both.
 
-    Values have ``+ - * /``, ``**2``, comparisons, ``abs``, ``.astype``, and numpy's ``sqrt``,
-    ``minimum``, ``maximum``, ``clip``, ``where``; see `syncline.function` for others. The result
-    has the bits of the loops in numpy, for each type. (A real number that a whole type cannot hold
-    becomes the nearest one that it can, and NaN becomes 0, where numpy promises nothing.)
+    Values have ``+ - * /``, powers, comparisons, ``abs``, ``.astype``, ``//`` and ``%`` of whole
+    numbers, and numpy's ``sqrt``, ``minimum``, ``maximum``, ``clip``, ``where``; see
+    `syncline.function` for others. The types are those of numpy 2: a number of Python takes the
+    type of the value that it meets, a scalar of numpy and an array of no dimensions have their own,
+    two types become the type that holds both, and ``numpy.where(c, 1, 0)`` is int64. What a kernel
+    returns is converted to the type of the field. An operation whose result has a type that arrays
+    of kernels cannot have, such as uint32 or float16, is an error.
+
+    The result has the bits of loops over scalars of numpy, for each type, where numpy promises
+    them:
+
+    * A real number that a whole type cannot hold becomes the nearest one that it can, and NaN
+      becomes 0; a whole number that the type of the field cannot hold wraps.
+    * ``u**2`` is ``u * u``, as of arrays of numpy. A scalar of numpy calls ``pow`` for it, whose
+      last bit may be another one. Powers of whole numbers are products; those of real numbers to
+      other powers than 0, 1 and 2 are errors.
 
     Parameters
     ----------
@@ -175,16 +187,22 @@ def options(names, dimensions, boundary, nodata, directions):
 
 
 def _number(value, of="nodata"):
+    """Return a number of Python or numpy as a description writes it."""
+    given = np.asarray(value)
+    # What numpy does not know may be a number nevertheless, such as a large one.
+    known = given.dtype.kind if given.dtype.kind != "O" else "i" if type(value) is int else "f"
     try:
-        whole = operator.index(value)
-    except TypeError:
-        try:
-            return repr(float(value))
-        except (TypeError, ValueError):
-            raise KernelError(f"{of} is {value!r}, which is no number") from None
-    if abs(whole) > 1 << 53:
-        raise KernelError(f"{whole} is beyond 2**53, which a description cannot hold")
-    return repr(whole)
+        if given.ndim > 0 or known not in "biuf" or isinstance(value, np.ma.MaskedArray):
+            raise TypeError
+        number = given.item() if given.dtype.kind != "O" else value
+        number = float(number) if known == "f" else int(number)
+    except (TypeError, ValueError):
+        raise KernelError(f"{of} is {value!r}, which is no real number") from None
+    if known == "f" and given.dtype.kind == "f" and number != given and not np.isnan(given):
+        raise KernelError(f"{of} is {value!r}, which is no number of float64")
+    if known != "f" and abs(number) > EXACT:
+        raise KernelError(f"{number} is beyond 2**53, which a description cannot hold")
+    return repr(number)
 
 
 def _edge(value):
@@ -287,8 +305,7 @@ def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
         _told.add(function)
         warnings.warn(
             f"{getattr(function, '__name__', 'the kernel')} is called by the interpreter for each "
-            "point, some hundred times slower than a traced kernel, and computes in float64: "
-            f"{cause}",
+            f"point, some hundred times slower than a traced kernel: {cause}",
             SlowKernelWarning,
             stacklevel=4,
         )

@@ -8,79 +8,155 @@ import ast
 import inspect
 import textwrap
 
+import numpy as np
+
+from . import _numbers as numbers
 from ._errors import KernelError
 from ._functions import _MOST
 from ._functions import made as function_of
+from ._text import EXACT
 from ._trace import parameters, trace
-from ._values import NEIGHBOURS, RADIUS
+from ._values import NEIGHBOURS, RADIUS, Mask
 
 
-class Point(float):
-    """The value of an array at a point, with those of its neighbours."""
-
-    def __new__(cls, kernel, values, index, before=False):
-        point = super().__new__(cls, values[kernel.reads.index((index, (0, 0, 0)))])
-        point._kernel, point._values, point._index = kernel, values, index
-        point._before = before
-        return point
+class Point:
+    """The value of an array at a point, with those of its neighbours: a scalar of numpy."""
 
     @property
     def old(self):
         """The same before the iteration."""
-        return Point(self._kernel, self._values, self._index, before=True)
-
-    def __getattr__(self, name):
-        offset = NEIGHBOURS.get(name)
-        if offset is None or name.startswith("_"):
-            raise AttributeError(f"a point has no neighbour {name!r}")
-        return self._at(offset)
+        kernel, values, index, _ = self._of
+        return kernel.point(values, index, before=True)
 
     def __getitem__(self, offsets):
         offsets = offsets if isinstance(offsets, tuple) else (offsets,)
         return self._at((0,) * (3 - len(offsets)) + tuple(offsets))
 
     def _at(self, offset):
-        kernel, index = self._kernel, self._index
-        if index < kernel.fields and self._before != kernel.before and offset != (0, 0, 0):
-            raise KernelError(
-                f"{kernel.name} reads values before the iteration (`old`) and updated ones: the "
-                "order of the updates would decide the result"
+        kernel, values, index, before = self._of
+        if index < kernel.fields and before != kernel.before and offset != (0, 0, 0):
+            raise kernel.error(
+                "reads values before the iteration (`old`) and updated ones: the order of the "
+                "updates would decide the result"
             )
-        try:
-            return self._values[kernel.reads.index((index, offset))]
-        except ValueError:
-            raise KernelError(
-                f"{kernel.name} reads the neighbour {offset[-kernel.dimensions :]}, which its own "
-                "source does not name as constants, such as u.n or u[-1, 0]: what a function reads "
-                "that cannot be traced must be known before it runs"
-            ) from None
+        at = kernel.places.get((index, offset))
+        if at is None:
+            raise kernel.error(
+                f"reads the neighbour {offset[-kernel.dimensions :]}, which its own source does "
+                "not name as constants, such as u.n or u[-1, 0]: what a function reads that cannot "
+                "be traced must be known before it runs"
+            )
+        return kernel.scalars[index](values[at])
+
+
+def _neighbour(offset):
+    return property(lambda point: point._at(offset))
+
+
+def _point_class(dtype):
+    """Return the class of the scalars of a type that have neighbours."""
+    # numpy finds the type of a scalar by its first base.
+    return type("Point", (dtype.type, Point), {"__getitem__": Point.__getitem__})
+
+
+for _name, _offset in NEIGHBOURS.items():
+    setattr(Point, _name, _neighbour(_offset))
+
+
+class Flag(Point, np.lib.mixins.NDArrayOperatorsMixin):
+    """The value of a coefficient of bool, of whose type numpy allows no other class."""
+
+    def __init__(self, value):
+        self.value = np.bool_(value)
+
+    def __bool__(self):
+        return bool(self.value)
+
+    def __int__(self):
+        return int(self.value)
+
+    def __float__(self):
+        return float(self.value)
+
+    __index__ = __int__
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.value, dtype)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        inputs = (one.value if isinstance(one, Flag) else one for one in inputs)
+        return getattr(ufunc, method)(*inputs, **options)
 
 
 class _Plain:
     """A kernel that is called for each point: its arrays, and what it reads of them."""
 
-    def __init__(self, function, names, dimensions, fields):
+    def __init__(self, function, dtypes, dimensions, fields):
         self.function, self.fields, self.dimensions = function, fields, dimensions
         name = getattr(function, "__name__", "")
         self.name = name if name.isidentifier() else "kernel"
+        self.dtypes = [np.dtype(dtype) for dtype in dtypes]
+        # A scalar of numpy with neighbours is one of a class of its own.
+        self.points = [Flag if dtype.kind == "b" else _point_class(dtype) for dtype in self.dtypes]
+        self.wide = {n for n, dtype in enumerate(self.dtypes) if dtype == np.int64}
+        self.scalars = [dtype.type for dtype in self.dtypes]
+        for index in self.wide:
+            self.scalars[index] = self.whole
         offsets, self.before = _offsets(function, dimensions)
-        self.reads = tuple((index, offset) for index in range(len(names)) for offset in offsets)
-        self.arrays = range(len(names))
+        self.reads = tuple((index, offset) for index in range(len(dtypes)) for offset in offsets)
+        self.places = {read: at for at, read in enumerate(self.reads)}
+        self.arrays = range(len(dtypes))
+
+    def point(self, values, index, before=False):
+        """Return the value of an array at the point of these values."""
+        value = values[self.places[index, (0, 0, 0)]]
+        if index in self.wide:
+            self.whole(value)
+        point = self.points[index](value)
+        point._of = self, values, index, before
+        return point
+
+    def whole(self, value):
+        """Return a whole number, which comes as one of float64."""
+        if abs(value) >= EXACT:
+            raise self.error(
+                f"reads {value:.0f} of type int64, which may have been rounded: a function that is "
+                "called for each point has whole numbers below 2**53 only"
+            )
+        return np.int64(value)
+
+    def error(self, why):
+        """Return the error for what the function does."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        at = f"{code.co_filename}, line {code.co_firstlineno}: " if code else ""
+        return KernelError(f"{at}{self.name} {why}")
 
     def call(self, part):
         """Return the function of the values that are read, for the new value of a field."""
 
         def run(*values):
-            result = self.function(*(Point(self, values, index) for index in self.arrays))
-            new = result[part] if self.fields > 1 else result
-            try:
-                return float(new)
-            except (TypeError, ValueError) as error:
-                raise KernelError(
-                    f"{self.name} returns {new!r}, which is no real number"
-                ) from error
+            # As for values of a description, 1 / 0 is infinite.
+            with np.errstate(all="ignore"):
+                result = self.function(*(self.point(values, index) for index in self.arrays))
+                return self.stored(result[part] if self.fields > 1 else result, part)
 
         return run
+
+    def stored(self, new, part):
+        """Return what the function returns as a number of float64 that the field can hold."""
+        dtype = self.dtypes[part]
+        if isinstance(new, np.floating):
+            return float(new)
+        number = new if type(new) in numbers.WEAK else np.asarray(new)[()]
+        if type(number) in numbers.WEAK:
+            stored = numbers.assigned(self, number, dtype)
+        elif isinstance(number, np.generic) and number.dtype.kind in "biuf":
+            stored = number if number.dtype.kind == "f" else numbers.cast(number, dtype)
+        else:
+            raise self.error(f"returns {new!r}, which is no real number")
+        if stored.dtype == np.int64 and abs(int(stored)) > EXACT:
+            raise self.error(f"returns {stored}, which is beyond 2**53")
+        return float(stored)
 
 
 def _offsets(function, dimensions):
@@ -178,7 +254,7 @@ def _is_array(node, arrays):
 def plain(function, dtypes, dimensions, fields, options):
     """Return the description of a kernel that calls a function in Python for each point."""
     names = parameters(function)
-    plain = _Plain(function, names, dimensions, fields)
+    plain = _Plain(function, dtypes, dimensions, fields)
     count = len(plain.reads)
     if count > _MOST:
         raise KernelError(
@@ -194,6 +270,7 @@ def plain(function, dtypes, dimensions, fields, options):
         values = []
         for index, offset in plain.reads:
             array = arrays[names[index]]
+            array = array.array if isinstance(array, Mask) else array
             read = (array.old if plain.before and index < fields else array)._read(offset)
             values.append(read.astype("float64"))
         results = (part(*values) for part in calls)

@@ -100,9 +100,15 @@ class _Job:
             # What the user says, and for the other arrays what they say themselves.
             told = zip(names, self.arrays)
             nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
+        is_mask = [
+            getattr(getattr(array, "dtype", None), "kind", None) == "b" for _, array in extra
+        ]
         self.ready = prepare(
             kernel,
-            [array.dtype for array in self.arrays],
+            [
+                "bool" if is_bool else array.dtype
+                for array, is_bool in zip(self.arrays, [False] * count + is_mask)
+            ],
             count,
             len(first.shape),
             options["boundary"],

@@ -13,6 +13,9 @@ _NAMES = {offset: name for name, offset in NEIGHBOURS.items()}
 #: Names that mean something in a description, and cannot be those of arrays.
 _RESERVED = {*NEIGHBOURS, *DTYPES, "old", "new", "if", "abs", "min", "max", "sqrt"}
 
+#: The number up to which all whole numbers are float64.
+EXACT = 1 << 53
+
 #: The depth of an expression from which on a part of it gets a name: descriptions nest 64 deep.
 _DEEP = 24
 
@@ -109,7 +112,7 @@ class Text:
         """Return the text of a value, how strongly it binds, and how deep it is."""
         op, args = node.op, node.args
         if op == "number":
-            return self.number(args[0])
+            return self.number(args[0], node.dtype)
         if op == "read":
             return self.read(*args), 4, 0
         deepest = 0
@@ -160,7 +163,11 @@ class Text:
         return found
 
     @staticmethod
-    def number(number):
+    def number(number, dtype):
+        if dtype.kind != "f" and abs(number) > EXACT:
+            # A description has numbers of float64, which are no longer all whole ones there.
+            high, low = divmod(number, 1 << 32)
+            return f"int64({high}) * {1 << 32} + {low}", 1, 1
         if isinstance(number, float) and not math.isfinite(number):
             name = "nan" if math.isnan(number) else "infinity"
             negative = number < 0

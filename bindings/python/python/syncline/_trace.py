@@ -7,9 +7,11 @@ interpreter takes no part in the sweep.
 
 import inspect
 
+from . import _ufuncs  # noqa: F401, what numpy's functions mean
 from ._errors import ArrayError, KernelError
+from ._narrow import narrowed
 from ._text import Text, compose, function_name, nodes_of, written_name
-from ._values import REAL, Array, Trace, Value
+from ._values import REAL, Array, Mask, Trace, Value, assigned
 
 
 class Traced:
@@ -48,7 +50,8 @@ def trace(function, dtypes, dimensions, options=((), {})):
     function : callable
         The kernel.
     dtypes : sequence of str
-        The type of each array, in the order of the parameters.
+        The type of each array, in the order of the parameters; a coefficient may be of ``bool``,
+        which is uint8 in the description.
     dimensions : int
         One, two or three.
     options : tuple
@@ -60,8 +63,11 @@ def trace(function, dtypes, dimensions, options=((), {})):
             f"{kernel} takes {len(names)} arrays ({', '.join(names)}), but {len(dtypes)} are given"
         )
     state = Trace(function, dimensions)
+    masks = [dtype == "bool" for dtype in dtypes]
+    dtypes = ["uint8" if is_mask else dtype for dtype, is_mask in zip(dtypes, masks)]
     arrays = [Array(state, index, dtype) for index, dtype in enumerate(dtypes)]
-    returned = function(**dict(zip(names, arrays)))
+    given = [Mask(array) if is_mask else array for array, is_mask in zip(arrays, masks)]
+    returned = function(**dict(zip(names, given)))
     state.has_returned = True
     results = returned if isinstance(returned, tuple) else (returned,)
     if returned is None:
@@ -73,11 +79,14 @@ def trace(function, dtypes, dimensions, options=((), {})):
             f"{kernel} returns {len(results)} values, but takes {len(names)} arrays: it "
             "returns one value for each field"
         )
+    if any(masks[: len(results)]):
+        raise KernelError(f"a field of {kernel} is of bool: only a coefficient is a mask")
     names = [written_name(name) for name in names]
     try:
-        roots = [array._lift(result, array.dtype) for array, result in zip(arrays, results)]
+        roots = [assigned(state, result, array.dtype) for array, result in zip(arrays, results)]
     except KernelError as error:
         raise KernelError(f"the value that {kernel} returns: {error}") from None
+    roots = narrowed(roots)
     fields = len(roots)
     functions = {}
     nodes = nodes_of(roots)
@@ -86,16 +95,17 @@ def trace(function, dtypes, dimensions, options=((), {})):
             called = node.args[0]
             if functions.setdefault(called.name, called) is not called:
                 raise KernelError(f"two functions are called {called.name}: give one another name=")
-    # Without types, all arrays are float64 or all are float32.
-    typed = len(set(dtypes)) > 1 or dtypes[0] not in REAL or (functions and dtypes[0] != "float64")
-    typed = typed or any(node.op == "cast" for node in nodes)
+    values = [node for node in nodes if isinstance(node, Value)]
+    # Without types, all arrays are float64 or all are float32, and so are the numbers.
+    typed = len({*dtypes, *(value.dtype.name for value in values)}) > 1 or dtypes[0] not in REAL
+    typed = typed or any(value.op == "cast" for value in values)
+    typed = typed or (functions and dtypes[0] != "float64")
     text = Text(names, fields, functions, dimensions, typed)
     text.count(nodes, roots)
     # Operands first: the text of an operation then finds that of its operands.
-    for node in nodes:
-        if isinstance(node, Value):
-            text.is_untyped(node)
-            text.write(node)
+    for value in values:
+        text.is_untyped(value)
+        text.write(value)
     # After its assignment a field has its new value, so all new values are computed before.
     written = [text.write(root) for root in roots]
     if fields > 1:
@@ -107,7 +117,7 @@ def trace(function, dtypes, dimensions, options=((), {})):
     if typed:
         types = [f'{name} = "{dtype}"' for name, dtype in zip(names, dtypes)]
         options = options[0], {**options[1], "types": types}
-    if any(getattr(node, "dtype", REAL[0]) not in REAL for node in nodes):
+    if any(value.dtype.kind != "f" for value in values):
         options = [*options[0], 'overflow = "wrapping"'], options[1]
     text = compose(function, names, fields, dimensions, functions, lines, options)
     return Traced(text, functions, fields)

@@ -1,7 +1,8 @@
 """The symbols that a kernel in Python is called with.
 
-The operations on an `Array` build a graph of `Value`. An operation on numbers alone is a number, as
-numpy computes it.
+The operations on an `Array` build a graph of `Value`. Each has the type that numpy gives it
+(`_numbers`), and its operands are converted to that type. What numpy's functions mean is in
+`_ufuncs`.
 
 ===============  ==================================================================
 ``u``            the value of the point
@@ -20,6 +21,7 @@ import sys
 
 import numpy as np
 
+from . import _numbers as numbers
 from ._errors import KernelError
 
 #: The offsets of the neighbours that have names, in planes, rows and columns.
@@ -39,9 +41,7 @@ NEIGHBOURS = {
 #: The greatest distance of a neighbour along an axis.
 RADIUS = 2
 
-#: The types of elements.
-DTYPES = ("float64", "float32", "uint8", "int16", "uint16", "int32", "int64")
-REAL = DTYPES[:2]
+DTYPES, REAL = numbers.DTYPES, numbers.REAL
 
 #: What joins comparisons, and how many of them.
 _JOINS = ("and", "or", "not")
@@ -93,152 +93,212 @@ class Untraceable(KernelError):
     """A kernel does what only numbers can do: it runs if it is called for each point."""
 
 
-def _operation(trace, op, args, dtype):
-    """Return an operation on values; one on numbers only is a number, as numpy computes it."""
-    if all(isinstance(arg, Value) and arg.op == "number" for arg in args):
-        kind = np.dtype(args[0].dtype).type
-        numbers = [kind(arg.args[0]) for arg in args]
+def operation(trace, op, args, dtype):
+    """Return an operation on values; one on numbers only is a number."""
+    args = tuple(arg.now() for arg in args)
+    if all(arg.op == "number" for arg in args):
+        scalars = [arg.scalar() for arg in args]
         with np.errstate(all="ignore"):
-            number = np.dtype(dtype).type(_NUMBERS[op](*numbers))
-        return Value(trace, "number", (number.item(),), dtype)
+            if op == "cast":
+                value = numbers.cast(scalars[0], dtype)
+                return number(trace, args[0].args[0], value)
+            return number(trace, None, dtype.type(numbers.OPERATIONS[op](*scalars)))
     return Value(trace, op, args, dtype)
 
 
-#: Operations on numbers of numpy.
-_NUMBERS = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "neg": operator.neg,
-    "abs": abs,
-    "sqrt": np.sqrt,
-    "min": lambda left, right: left if left < right else right,
-    "max": lambda left, right: left if left > right else right,
-    "cast": lambda value: value,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+def number(trace, given, value):
+    """Return a scalar of numpy, which was converted from a given number, as a value."""
+    return Value(trace, "number", (numbers.literal(given, value),), value.dtype)
 
 
-class Value:
-    """A value of a kernel: a read of an array, or an operation on values.
+def operand(trace, given):
+    """Return an operand: a value, a comparison, or a number as numpy takes it."""
+    return given if isinstance(given, Operand) else numbers.number_of(trace, given)
 
-    ``dtype`` is the name of its type.
-    """
 
-    __slots__ = ("args", "dtype", "op", "trace")
-    # numpy's operators leave an operation with a `Value` to it.
+def lifted(trace, given, dtype, convert=numbers.converted):
+    """Return an operand as a value of a type."""
+    if isinstance(given, Condition):
+        one, zero = (number(trace, None, dtype.type(digit)) for digit in (1, 0))
+        return choose(given, one, zero)
+    if isinstance(given, Value):
+        given = given.now()
+        return given if given.dtype == dtype else operation(trace, "cast", (given,), dtype)
+    return number(trace, given, convert(given, dtype))
+
+
+def assigned(trace, given, dtype):
+    """Return what a kernel returns as its assignment to an element of a type converts it."""
+    given = operand(trace, given)
+    return lifted(trace, given, dtype, lambda one, to: numbers.assigned(trace, one, to))
+
+
+def computed(trace, op, function, *given):
+    """Return an operation of numpy whose operands get the type of its result."""
+    given = [operand(trace, one) for one in given]
+    dtype = numbers.supported(trace, numbers.asked(trace, function, *given))
+    return operation(trace, op, [lifted(trace, one, dtype) for one in given], dtype)
+
+
+def choose(condition, then, other):
+    """Return one of two values of the same type."""
+    op, args = condition.op, condition.args
+    if op == "not":
+        return choose(args[0], other, then)
+    if op == "and":
+        return choose(args[0], choose(args[1], then, other), other)
+    if op == "or":
+        return choose(args[0], then, choose(args[1], then, other))
+    return Value(then.trace, "if", (condition, then, other), then.dtype)
+
+
+def compared(trace, op, left, right):
+    """Return a comparison of two operands; `numpy.bool_` if it is known."""
+    left, right = operand(trace, left), operand(trace, right)
+    if isinstance(left, Condition) and isinstance(right, Condition):
+        raise trace.untraceable("comparisons cannot be compared: join them by `&`, `|`, `~`")
+    compare = numbers.OPERATIONS[op]
+    numbers.asked(trace, compare, left, right)
+    for value, given, is_left in ((left, right, True), (right, left, False)):
+        if not isinstance(value, Operand) or isinstance(given, Operand):
+            continue
+        if value.two is not None:
+            # Each of the two numbers is compared now.
+            condition, *two = value.two
+            with np.errstate(all="ignore"):
+                then, other = (
+                    bool(compare(one, given) if is_left else compare(given, one)) for one in two
+                )
+            return np.bool_(then) if then == other else condition if then else ~condition
+        if value.dtype.kind in "iu" and np.asarray(given).dtype.kind in "biu":
+            # numpy compares whole numbers of any types by what they are.
+            info, whole = np.iinfo(value.dtype), int(given)
+            if not info.min <= whole <= info.max:
+                return np.bool_(compare(0, whole) if is_left else compare(whole, 0))
+            given = value.dtype.type(whole)
+            left, right = (value, given) if is_left else (given, value)
+    types = [one.dtype if isinstance(one, Operand) else one for one in (left, right)]
+    dtype = numbers.supported(trace, np.result_type(*types))
+    return Condition(trace, op, tuple(lifted(trace, one, dtype) for one in (left, right)))
+
+
+def divided(trace, symbol, left, right):
+    """Return the quotient rounded down, or what remains of it: of whole numbers only."""
+    left, right = operand(trace, left), operand(trace, right)
+    function = operator.floordiv if symbol == "//" else operator.mod
+    dtype = numbers.supported(trace, numbers.asked(trace, function, left, right))
+    if dtype.kind == "f":
+        hint = "write `/` for real numbers" if symbol == "//" else "it is one of whole numbers"
+        raise trace.untraceable(f"`{symbol}` has no place in a description: {hint}")
+    left, right = lifted(trace, left, dtype), lifted(trace, right, dtype)
+    # The quotient of descriptions is cut off, and 0 if the divisor is 0.
+    whole = operation(trace, "/", (left, right), dtype)
+    rest = left - whole * right
+    if dtype.kind == "i":
+        is_below = ((right > 0) & (rest < 0)) | ((right < 0) & (rest > 0))
+        whole = _where(is_below, whole - 1, whole)
+        rest = _where(is_below, rest + right, rest)
+    return whole if symbol == "//" else _where(right != 0, rest, rest * 0)
+
+
+def _forward(op, function):
+    def apply(self, other):
+        return computed(self.trace, op, function, self, other)
+
+    return apply
+
+
+def _backward(op, function):
+    def apply(self, other):
+        return computed(self.trace, op, function, other, self)
+
+    return apply
+
+
+def _comparison(op):
+    return lambda self, other: compared(self.trace, op, self, other)
+
+
+def _untraced(symbol):
+    def apply(self, *_):
+        raise self.trace.untraceable(f"`{symbol}` has no place in a description")
+
+    return apply
+
+
+class Operand:
+    """What has numpy's operations: a value or a comparison."""
+
+    __slots__ = ()
+    # numpy's operators leave an operation with an operand to it.
     __array_priority__ = 1000
-    __hash__ = object.__hash__
 
-    def __init__(self, trace, op, args, dtype):
-        self.trace, self.op, self.args, self.dtype = trace, op, args, dtype
+    @property
+    def two(self):
+        """The comparison and the two numbers of numpy between which it chooses, or `None`."""
+        return None
 
-    def __repr__(self):
-        return f"<value {self.op} of type {self.dtype}>"
-
-    # Arithmetic.
-
-    def __add__(self, other):
-        return self._binary("+", self, other)
-
-    def __radd__(self, other):
-        return self._binary("+", other, self)
-
-    def __sub__(self, other):
-        return self._binary("-", self, other)
-
-    def __rsub__(self, other):
-        return self._binary("-", other, self)
-
-    def __mul__(self, other):
-        return self._binary("*", self, other)
-
-    def __rmul__(self, other):
-        return self._binary("*", other, self)
-
-    def __truediv__(self, other):
-        return self._quotient(self, other)
-
-    def __rtruediv__(self, other):
-        return self._quotient(other, self)
+    __add__, __radd__ = _forward("+", operator.add), _backward("+", operator.add)
+    __sub__, __rsub__ = _forward("-", operator.sub), _backward("-", operator.sub)
+    __mul__, __rmul__ = _forward("*", operator.mul), _backward("*", operator.mul)
+    __truediv__ = _forward("/", operator.truediv)
+    __rtruediv__ = _backward("/", operator.truediv)
+    __lshift__ = __rlshift__ = _untraced("<<")
+    __rshift__ = __rrshift__ = _untraced(">>")
+    __matmul__ = __rmatmul__ = _untraced("@")
 
     def __neg__(self):
-        return _operation(self.trace, "neg", (self,), self.dtype)
-
-    def __pos__(self):
-        return self
+        return computed(self.trace, "neg", operator.neg, self)
 
     def __abs__(self):
-        return _operation(self.trace, "abs", (self,), self.dtype)
+        return computed(self.trace, "abs", abs, self)
+
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")
+
+    def __floordiv__(self, other):
+        return divided(self.trace, "//", self, other)
+
+    def __rfloordiv__(self, other):
+        return divided(self.trace, "//", other, self)
+
+    def __mod__(self, other):
+        return divided(self.trace, "%", self, other)
+
+    def __rmod__(self, other):
+        return divided(self.trace, "%", other, self)
+
+    def __divmod__(self, other):
+        return self // other, self % other
+
+    def __rdivmod__(self, other):
+        return other // self, other % self
 
     def __pow__(self, power):
-        if isinstance(power, (Value, Condition)):
+        trace = self.trace
+        power = operand(trace, power)
+        if isinstance(power, Operand):
             return self.__rpow__(power)
-        if power == 2:
-            return self * self
-        raise self.trace.untraceable(
-            f"a power of {power} has no place in a description: write a product such as u * u * u, "
-            "or numpy.sqrt(u)"
-        )
+        dtype = numbers.supported(trace, numbers.asked(trace, operator.pow, self, power))
+        value = lifted(trace, self, dtype)
+        if dtype.kind == "f" and power not in (0, 1, 2):
+            raise trace.untraceable(
+                f"a power of {power} has no place in a description: write a product such as "
+                "u * u * u, or numpy.sqrt(u)"
+            )
+        result, power = None, int(power)
+        while power:
+            if power & 1:
+                result = value if result is None else result * value
+            power >>= 1
+            value = value * value if power else value
+        return number(trace, None, dtype.type(1)) if result is None else result
 
     def __rpow__(self, _):
         raise self.trace.untraceable("a power by a value has no place in a description")
 
-    def __floordiv__(self, _):
-        raise self.trace.untraceable(
-            "`//` has no place in a description: write `/` for real numbers"
-        )
-
-    __rfloordiv__ = __floordiv__
-
-    def __mod__(self, _):
-        raise self.trace.untraceable("`%` has no place in a description")
-
-    __rmod__ = __divmod__ = __rdivmod__ = __mod__
-
-    def __setitem__(self, at, value):
-        raise self.trace.error("a kernel cannot assign to its arrays: it returns the new value")
-
-    # Comparisons.
-
-    def __lt__(self, other):
-        return self._compare("<", other)
-
-    def __le__(self, other):
-        return self._compare("<=", other)
-
-    def __gt__(self, other):
-        return self._compare(">", other)
-
-    def __ge__(self, other):
-        return self._compare(">=", other)
-
-    def __eq__(self, other):
-        return self._compare("==", other)
-
-    def __ne__(self, other):
-        return self._compare("!=", other)
-
-    def _join(self, *_):
-        raise self.trace.error(
-            "`&`, `|` and `~` are for comparisons: write (mask != 0) for an array that is a mask"
-        )
-
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _join
-
     # What only numbers have.
-
-    def __bool__(self):
-        raise self.trace.untraceable(
-            "whether a value is true is not known while a kernel is traced: write "
-            "numpy.where(a < b, x, y) in place of `if`"
-        )
 
     def _no_number(self, *_):
         raise self.trace.untraceable(
@@ -247,84 +307,137 @@ class Value:
         )
 
     __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _no_number
-    __iter__ = __len__ = __contains__ = _no_number
+    __iter__ = __len__ = __contains__ = __call__ = __getitem__ = _no_number
+
+    def __setitem__(self, at, value):
+        raise self.trace.error("a kernel cannot assign to its arrays: it returns the new value")
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self.trace.untraceable(
+            f"a value of a kernel has no .{name}: neighbours are those of the arrays"
+        )
 
     def astype(self, dtype):
         """Return the value converted to another type."""
-        dtype = np.dtype(dtype).name
-        if dtype not in DTYPES:
+        dtype = np.dtype(dtype)
+        if dtype.name not in DTYPES:
             raise self.trace.error(f"{dtype} is not one of {', '.join(DTYPES)}")
-        return self if dtype == self.dtype else _operation(self.trace, "cast", (self,), dtype)
+        return lifted(self.trace, self, dtype)
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        known = _UFUNCS.get(ufunc.__name__)
+    def __array_function__(self, function, types, args, options):
+        known = FUNCTIONS.get(function.__name__)
+        if known is None:
+            raise self.trace.untraceable(f"numpy.{function.__name__} cannot be traced")
+        return known(self.trace, *args, **options)
+
+    def __array__(self, *_args, **_options):
+        raise self.trace.untraceable("a value of a kernel cannot become an array")
+
+    def _ufunc(self, ufunc, method, inputs, options):
+        known = UFUNCS.get(ufunc.__name__)
         if method != "__call__" or options or known is None:
             raise self.trace.untraceable(
                 f"numpy.{ufunc.__name__} cannot be traced: give it as a compiled function, see "
                 "syncline.function"
             )
-        return known(self, *inputs)
+        return known(self.trace, *inputs)
 
-    def __array_function__(self, function, types, args, options):
-        known = _FUNCTIONS.get(function.__name__)
-        if known is None:
-            raise self.trace.untraceable(f"numpy.{function.__name__} cannot be traced")
-        return known(self, *args, **options)
 
-    def __array__(self, *_args, **_options):
-        raise self.trace.untraceable("a value of a kernel cannot become an array")
+#: What numpy's functions mean, by their names: `_ufuncs` fills in both.
+UFUNCS: dict = {}
+FUNCTIONS: dict = {}
 
-    # The construction of nodes.
 
-    def _lift(self, other, dtype=None):
-        """Return a number or a value as a value of this type."""
-        dtype = dtype or self.dtype
-        if isinstance(other, Value):
-            if other.dtype != dtype:
-                raise self.trace.error(
-                    f"{other.dtype} and {dtype} meet: convert one of them by .astype(...)"
-                )
-            return other
-        if isinstance(other, Condition):
-            raise self.trace.error("a comparison is no number: use numpy.where(comparison, 1, 0)")
-        if isinstance(other, np.ndarray) and other.ndim > 0:
+class Value(Operand):
+    """A value of a kernel: a read of an array, or an operation on values.
+
+    ``dtype`` is its type.
+    """
+
+    __slots__ = ("args", "dtype", "op", "trace")
+    __hash__ = object.__hash__
+
+    def __init__(self, trace, op, args, dtype):
+        self.trace, self.op, self.args, self.dtype = trace, op, args, dtype
+
+    def __repr__(self):
+        return f"<value {self.op} of type {self.dtype}>"
+
+    def now(self):
+        """Return the value as an operand, which no later operation changes."""
+        return self
+
+    def scalar(self):
+        """Return a number as a scalar of numpy."""
+        return self.dtype.type(self.args[0])
+
+    def __pos__(self):
+        return self.now()
+
+    def _join(self, *_):
+        raise self.trace.untraceable(
+            "`&`, `|`, `^` and `~` of numbers have no place in a description: write (mask != 0) "
+            "for an array that is a mask"
+        )
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _join
+
+    def __bool__(self):
+        raise self.trace.untraceable(
+            "whether a value is true is not known while a kernel is traced: write "
+            "numpy.where(a < b, x, y) in place of `if`"
+        )
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        return self._ufunc(ufunc, method, inputs, options)
+
+
+def _in_place(op, function):
+    def apply(self, other):
+        return self._changed(op, function, other)
+
+    return apply
+
+
+class Choice(Value):
+    """What numpy.where returns: an array of no dimensions in numpy, which ``+=`` changes."""
+
+    __slots__ = ("_now", "two")
+
+    def __init__(self, value, two=None):
+        super().__init__(value.trace, value.op, value.args, value.dtype)
+        self._now, self.two = value, two
+
+    def now(self):
+        return self._now
+
+    def __getitem__(self, at):
+        return self._now if at == () else self._no_number()
+
+    def _changed(self, op, function, other):
+        made = computed(self.trace, op, function, self, other)
+        if not np.can_cast(made.dtype, self.dtype, "same_kind"):
             raise self.trace.error(
-                "an array is used as a value: make it a parameter of the kernel, and pass it as a "
-                "coefficient"
+                f"numpy.where returns an array, which {op}= cannot change from {self.dtype} to "
+                f"{made.dtype}: write x = x {op} y"
             )
-        if isinstance(other, (bool, np.bool_)):
-            other = int(other)
-        try:
-            number = operator.index(other)
-        except TypeError:
-            try:
-                number = float(other)
-            except (TypeError, ValueError):
-                kind = type(other).__name__
-                raise self.trace.error(f"{kind} is neither a value nor a number") from None
-        if dtype not in REAL:
-            if not isinstance(number, int):
-                why = f"{dtype} and the number {number} meet: convert by .astype(...)"
-                raise self.trace.error(why)
-            info = np.iinfo(dtype)
-            if not info.min <= number <= info.max:
-                raise self.trace.error(f"{dtype} cannot hold {number}")
-            if abs(number) > 1 << 53:
-                raise self.trace.error(f"{number} is beyond 2**53: pass it as a coefficient")
-        return Value(self.trace, "number", (number,), dtype)
+        made = lifted(self.trace, made, self.dtype)
+        self.op, self.args, self._now, self.two = made.op, made.args, made, None
+        return self
 
-    def _binary(self, op, left, right):
-        return _operation(self.trace, op, (self._lift(left), self._lift(right)), self.dtype)
+    __iadd__, __isub__ = _in_place("+", operator.add), _in_place("-", operator.sub)
+    __imul__, __itruediv__ = _in_place("*", operator.mul), _in_place("/", operator.truediv)
 
-    def _quotient(self, left, right):
-        if self.dtype not in REAL:
-            raise self.trace.error(
-                "a quotient of whole numbers is real in numpy: convert by .astype('float64') first"
-            )
-        return self._binary("/", left, right)
+    def _unchanged(self, _):
+        raise self.trace.error(
+            "numpy.where returns an array, which this operator would change: write x = x // y, for "
+            "example"
+        )
 
-    def _compare(self, op, other):
-        return Condition(self.trace, op, (self, self._lift(other)))
+    __ifloordiv__ = __imod__ = __ipow__ = __iand__ = __ior__ = __ixor__ = _unchanged
+    __ilshift__ = __irshift__ = __imatmul__ = _unchanged
 
 
 class Array(Value):
@@ -333,7 +446,7 @@ class Array(Value):
     __slots__ = ("before", "index")
 
     def __init__(self, trace, index, dtype, before=False):
-        super().__init__(trace, "read", (index, (0, 0, 0), False), dtype)
+        super().__init__(trace, "read", (index, (0, 0, 0), False), np.dtype(dtype))
         self.index, self.before = index, before
 
     @property
@@ -373,35 +486,42 @@ class Array(Value):
         return Value(self.trace, "read", (self.index, offset, self.before), self.dtype)
 
 
-class Condition:
-    """A comparison of values, for `numpy.where`."""
+class Condition(Operand):
+    """A comparison of values, for `numpy.where`; as a number it is 1 or 0."""
 
     __slots__ = ("args", "op", "size", "trace")
-    __array_priority__ = 1000
+    dtype = np.dtype(bool)
 
     def __init__(self, trace, op, args):
         self.trace, self.op, self.args = trace, op, args
         # The number of comparisons, each of which becomes a branch.
-        self.size = sum(getattr(arg, "size", 1) for arg in args) if op in _JOINS else 1
+        self.size = sum(arg.size for arg in args) if op in _JOINS else 1
         if self.size > _MOST_COMPARISONS:
             raise trace.error(f"a condition of more than {_MOST_COMPARISONS} comparisons")
 
+    @property
+    def two(self):
+        return self, np.True_, np.False_
+
     def __and__(self, other):
-        return Condition(self.trace, "and", (self, other))
+        return joined(self.trace, "and", self, other)
 
     def __or__(self, other):
-        return Condition(self.trace, "or", (self, other))
+        return joined(self.trace, "or", self, other)
+
+    def __xor__(self, other):
+        return joined(self.trace, "xor", self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __invert__(self):
         return Condition(self.trace, "not", (self,))
 
+    def __pos__(self):
+        return computed(self.trace, "+", operator.pos, self)
+
     def __hash__(self):
         raise self.trace.untraceable("a comparison is no key, as it is not known yet")
-
-    def __eq__(self, other):
-        raise self.trace.untraceable("comparisons cannot be compared: join them by `&`, `|`, `~`")
-
-    __ne__ = __eq__
 
     def __bool__(self):
         at = self.trace.line()
@@ -420,131 +540,54 @@ class Condition:
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         names = {"logical_and": "and", "logical_or": "or", "logical_not": "not"}
         names |= {"bitwise_and": "and", "bitwise_or": "or", "invert": "not"}
+        names |= {"bitwise_xor": "xor", "logical_xor": "xor"}
         op = names.get(ufunc.__name__)
         if op is None or method != "__call__" or options:
-            raise self.trace.untraceable(f"numpy.{ufunc.__name__} of a comparison cannot be traced")
-        return Condition(self.trace, op, inputs)
-
-    def __array_function__(self, function, types, args, options):
-        known = _FUNCTIONS.get(function.__name__)
-        if known is None:
-            raise self.trace.untraceable(f"numpy.{function.__name__} cannot be traced")
-        return known(self, *args, **options)
+            return self._ufunc(ufunc, method, inputs, options)
+        return ~self if op == "not" else joined(self.trace, op, *inputs)
 
 
-# What numpy's functions mean. The first parameter is the value whose method was called.
+def joined(trace, op, left, right):
+    """Return two comparisons joined by `and`, `or` or `xor`; one may be known."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, (bool, np.bool_)):
+            if op == "xor":
+                return ~other if one else other
+            return other if bool(one) == (op == "and") else np.bool_(one)
+    if not (isinstance(left, Condition) and isinstance(right, Condition)):
+        raise trace.untraceable(
+            "`&`, `|` and `^` in a description join comparisons only: write (mask != 0) for an "
+            "array that is a mask"
+        )
+    if op == "xor":
+        return (left & ~right) | (~left & right)
+    return Condition(trace, op, (left, right))
 
 
-def _both(one, left, right):
-    """Return two operands, of which at least one is a value, as values."""
-    first = left if isinstance(left, Value) else right
-    return first._lift(left), first._lift(right)
+def _where(condition, then, other):
+    """Return one of two values, by a comparison that may be known."""
+    if isinstance(condition, np.bool_):
+        return then if condition else other
+    return choose(condition, then.now(), other.now())
 
 
-def _arithmetic(op):
-    def make(one, left, right):
-        return one._binary(op, *_both(one, left, right))
+class Mask(Condition):
+    """A coefficient of bool, which is 1 or 0 in memory: a comparison of its value at the point."""
 
-    return make
+    __slots__ = ("array",)
 
+    def __init__(self, array):
+        self.array = array
+        is_set = compared(array.trace, "!=", array._read((0, 0, 0)), 0)
+        super().__init__(array.trace, is_set.op, is_set.args)
 
-def _comparison(op):
-    def make(one, left, right):
-        return Condition(one.trace, op, _both(one, left, right))
+    @property
+    def old(self):
+        """The same: a coefficient has no values before the iteration."""
+        return self
 
-    return make
+    def __getattr__(self, name):
+        return getattr(self.array, name) != 0
 
-
-def _least(op, compare):
-    """Return numpy's minimum or maximum: NaN if either operand is; of two equal ones the second."""
-
-    def make(one, left, right):
-        left, right = _both(one, left, right)
-        trace, dtype = one.trace, left.dtype
-        # The `min` of descriptions is its second operand if either is NaN.
-        ordered = left.op == "number" or dtype not in REAL
-        if ordered:
-            return _operation(trace, op, (left, right), dtype)
-        if right.op == "number" and right.args[0] != 0:
-            return _operation(trace, op, (right, left), dtype)
-        nan = Condition(trace, "!=", (left, left))
-        return _choose(Condition(trace, compare, (left, right)), left, _choose(nan, left, right))
-
-    return make
-
-
-def _root(one, value):
-    if one.dtype not in REAL:
-        raise one.trace.error("the root of a whole number is real: convert by .astype('float64')")
-    return _operation(one.trace, "sqrt", (value,), one.dtype)
-
-
-def _where(one, condition, then=None, other=None):
-    if then is None or other is None:
-        raise one.trace.error("numpy.where takes a comparison and two values")
-    if isinstance(condition, Value):
-        condition = condition != 0
-    elif not isinstance(condition, Condition):
-        raise one.trace.error("the first argument of numpy.where is a comparison, such as u > 0")
-    first = next((value for value in (then, other) if isinstance(value, Value)), None)
-    if first is None:
-        first = next(iter(_values(condition)))
-    return _choose(condition, first._lift(then), first._lift(other))
-
-
-def _values(condition):
-    for arg in condition.args:
-        yield from (_values(arg) if isinstance(arg, Condition) else (arg,))
-
-
-def _choose(condition, then, other):
-    if not isinstance(condition, Condition):
-        raise then.trace.error("`&`, `|` and `~` join comparisons only")
-    op, args = condition.op, condition.args
-    if op == "not":
-        return _choose(args[0], other, then)
-    if op == "and":
-        return _choose(args[0], _choose(args[1], then, other), other)
-    if op == "or":
-        return _choose(args[0], then, _choose(args[1], then, other))
-    if all(arg.op == "number" for arg in args):
-        numbers = (np.dtype(arg.dtype).type(arg.args[0]) for arg in args)
-        return then if _NUMBERS[op](*numbers) else other
-    return Value(then.trace, "if", (condition, then, other), then.dtype)
-
-
-_minimum, _maximum = _least("min", "<"), _least("max", ">")
-
-
-def _clip(one, value, least=None, most=None, **options):
-    least = options.pop("a_min", options.pop("min", least))
-    most = options.pop("a_max", options.pop("max", most))
-    if options:
-        raise one.trace.error("numpy.clip takes a value and two bounds")
-    value = value if least is None else _maximum(one, value, least)
-    return value if most is None else _minimum(one, value, most)
-
-
-_UFUNCS = {
-    "add": _arithmetic("+"),
-    "subtract": _arithmetic("-"),
-    "multiply": _arithmetic("*"),
-    "divide": lambda one, left, right: one._quotient(left, right),
-    "true_divide": lambda one, left, right: one._quotient(left, right),
-    "negative": lambda one, value: -value,
-    "positive": lambda one, value: value,
-    "absolute": lambda one, value: abs(value),
-    "fabs": lambda one, value: abs(value),
-    "square": lambda one, value: value * value,
-    "sqrt": _root,
-    "minimum": _minimum,
-    "maximum": _maximum,
-    "clip": _clip,
-    "less": _comparison("<"),
-    "less_equal": _comparison("<="),
-    "greater": _comparison(">"),
-    "greater_equal": _comparison(">="),
-    "equal": _comparison("=="),
-    "not_equal": _comparison("!="),
-}
-_FUNCTIONS = {"where": _where, "clip": _clip}
+    def __getitem__(self, offsets):
+        return self.array[offsets] != 0

@@ -144,7 +144,7 @@ def test_chunks_that_cannot_be_read_are_named(tmp_path, u):
             syncline.sweep(mean, given, iterations=1)
         assert isinstance(error.value.__cause__, ZeroDivisionError)
     shape = dask.from_array(u).map_blocks(lambda part: part[:3], meta=np.empty((0, 0)))
-    with pytest.raises(syncline.ArrayError, match=r"^u, .*shape \(3, 50\)"):
+    with pytest.raises(syncline.ArrayError, match=r"^u\[0:40.*shape \(3, 50\)"):
         syncline.sweep(mean, shape, iterations=1)
     path = tmp_path / "u.zarr"
     array = zarr.create_array(path, shape=u.shape, chunks=(10, 50), dtype="f8")

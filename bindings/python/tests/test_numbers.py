@@ -554,7 +554,7 @@ def test_numbers_of_numpy_beyond_the_edges():
     kernel = lambda u: u.old[-1]  # noqa: E731
     for wrong in (1j, np.complex128(1), "5", np.array([1]), np.longdouble(1) / 3, np.ma.masked):
         for options in ({"nodata": wrong}, {"boundary": [wrong]}):
-            with pytest.raises(syncline.KernelError, match="no real number|no number|no boundary"):
+            with pytest.raises(syncline.Error, match="no real number|no number|no boundary"):
                 syncline.sweep(kernel, u, iterations=1, **options)
     for wrong in (np.int64(300), np.float64(2.5), -1):
         with pytest.raises(syncline.KernelError, match="uint8 cannot be"):

@@ -186,8 +186,8 @@ def options(names, dimensions, boundary, nodata, directions):
     return lines, tables
 
 
-def _number(value, of="nodata"):
-    """Return a number of Python or numpy as a description writes it."""
+def real_number(value, of="nodata"):
+    """Return a number of Python or numpy that a description can hold as one of Python."""
     given = np.asarray(value)
     # What numpy does not know may be a number nevertheless, such as a large one.
     known = given.dtype.kind if given.dtype.kind != "O" else "i" if type(value) is int else "f"
@@ -202,7 +202,12 @@ def _number(value, of="nodata"):
         raise KernelError(f"{of} is {value!r}, which is no number of float64")
     if known != "f" and abs(number) > EXACT:
         raise KernelError(f"{number} is beyond 2**53, which a description cannot hold")
-    return repr(number)
+    return number
+
+
+def _number(value, of="nodata"):
+    """Return a number of Python or numpy as a description writes it."""
+    return repr(real_number(value, of))
 
 
 def _edge(value):

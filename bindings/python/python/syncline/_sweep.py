@@ -2,7 +2,6 @@
 
 import atexit
 import math
-import operator
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from ._errors import (
 )
 from ._files import Stage, path_of, remove
 from ._geotiff import check_place
-from ._kernel import names_of, prepare
+from ._kernel import names_of, prepare, real_number
 from ._output import Output
 from ._progress import Bar
 from ._report import Plan, Report, not_finite
@@ -290,21 +289,10 @@ def _nodata(nodata, names):
         if name not in names:
             raise KernelError(f"nodata names {name!r}, but the arrays are {', '.join(names)}")
         try:
-            given[name] = _number(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ArgumentError(f"nodata is {value!r} for {name}, but must be a number") from None
+            given[name] = real_number(value, f"nodata of {name}")
+        except KernelError as error:
+            raise ArgumentError(str(error)) from None
     return given
-
-
-def _number(value):
-    """Return a number of the user as one of Python, whole or real."""
-    if isinstance(value, (str, bytes)):
-        raise TypeError("text is no number")
-    real = float(value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        return real
 
 
 def _nodata_of_text(kernel):

@@ -1,5 +1,6 @@
 //! The summary of a run, as text and as JSON.
 
+mod not_finite;
 mod text;
 
 use std::time::Duration;

@@ -255,35 +255,49 @@ pub(crate) fn greater(norm: f64, change: f64) -> f64 {
 unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize) -> f64 {
     /// # Safety
     /// The conditions of [`change`] must hold for values of `T`.
-    unsafe fn of<T: Copy, N>(
+    unsafe fn of<T: Copy, N: Copy + Default>(
         old: *const u8,
         new: *const u8,
         n: usize,
-        least: N,
         raised: impl Fn(N, T, T) -> N,
+        greater: impl Fn(N, N) -> N,
     ) -> N {
+        /// The number of norms that do not wait for one another.
+        const APART: usize = 8;
         let (old, new) = (old.cast::<T>(), new.cast::<T>());
         // SAFETY: `i` is less than `n`.
         let pair = |i| unsafe { (old.add(i).read_unaligned(), new.add(i).read_unaligned()) };
-        (0..n).map(pair).fold(least, |norm, (old, new)| raised(norm, old, new))
+        let (mut norms, whole) = ([N::default(); APART], n - n % APART);
+        for i in (0..whole).step_by(APART) {
+            for (k, norm) in norms.iter_mut().enumerate() {
+                let (old, new) = pair(i + k);
+                *norm = raised(*norm, old, new);
+            }
+        }
+        let rest = |norm, (old, new)| raised(norm, old, new);
+        norms.into_iter().fold((whole..n).map(pair).fold(N::default(), rest), greater)
     }
     // SAFETY: the values are of this type, as the caller guarantees.
     unsafe {
         match element {
-            ElementType::Float64 => of(old, new, n, 0.0, <f64 as Vector>::raised),
-            ElementType::Float32 => of(old, new, n, 0.0, <f32 as Vector>::raised).into(),
-            ElementType::Uint8 => of(old, new, n, 0, |m: u8, x, y: u8| m.max(y.abs_diff(x))).into(),
+            ElementType::Float64 => of(old, new, n, <f64 as Vector>::raised, Vector::greater),
+            ElementType::Float32 => {
+                of(old, new, n, <f32 as Vector>::raised, Vector::greater).into()
+            }
+            ElementType::Uint8 => {
+                of(old, new, n, |m: u8, x: u8, y| m.max(y.abs_diff(x)), Ord::max).into()
+            }
             ElementType::Int16 => {
-                of(old, new, n, 0, |m: u16, x, y: i16| m.max(y.abs_diff(x))).into()
+                of(old, new, n, |m: u16, x: i16, y| m.max(y.abs_diff(x)), Ord::max).into()
             }
             ElementType::Uint16 => {
-                of(old, new, n, 0, |m: u16, x, y: u16| m.max(y.abs_diff(x))).into()
+                of(old, new, n, |m: u16, x: u16, y| m.max(y.abs_diff(x)), Ord::max).into()
             }
             ElementType::Int32 => {
-                of(old, new, n, 0, |m: u32, x, y: i32| m.max(y.abs_diff(x))).into()
+                of(old, new, n, |m: u32, x: i32, y| m.max(y.abs_diff(x)), Ord::max).into()
             }
             ElementType::Int64 => {
-                of(old, new, n, 0, |m: u64, x, y: i64| m.max(y.abs_diff(x))) as f64
+                of(old, new, n, |m: u64, x: i64, y| m.max(y.abs_diff(x)), Ord::max) as f64
             }
         }
     }

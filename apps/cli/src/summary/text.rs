@@ -1,10 +1,12 @@
 //! The summary as text.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::not_finite::not_finite;
 use super::{Seconds, Summary};
 use crate::units::{Bytes, Time, plural, rate};
 
@@ -104,6 +106,10 @@ impl Summary {
         match (self.tolerance, self.converged_at, self.residual) {
             (Some(tolerance), Some(at), _) => {
                 writeln!(f, "; no point changed by more than {tolerance:e} in iteration {at}")
+            }
+            (Some(_), None, Some(residual)) if !residual.is_finite() => {
+                let told = not_finite(residual, self.output.split(", ").map(Path::new));
+                writeln!(f, "; NOT CONVERGED: in the last {told}")
             }
             (Some(tolerance), None, Some(residual)) => {
                 writeln!(

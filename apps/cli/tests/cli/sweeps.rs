@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
-use syncline_store::{DataDir, Matrix, Shape};
+use syncline_store::{DataDir, ElementType, Matrix, Shape, array::Array};
 use syncline_wave::{
     kernels::{Lk23, Sor},
     reference::plain_sweep,
@@ -282,6 +282,31 @@ fn convergence_ends_a_run() {
     assert_eq!(json(path, line)["converged_at"], at);
     let text = ok(path, line);
     assert!(text.contains(&format!("in iteration {at}")), "{text}");
+}
+
+/// What stays infinite or NaN has not changed; if a change is not finite, the points are named.
+#[test]
+fn changes_that_are_not_finite_name_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let write = |value: f64| {
+        let mut array = Array::zeros(ElementType::Float64, &[6, 5]).unwrap();
+        array.values_mut().unwrap()[..5].fill(value);
+        std::fs::remove_file(path.join("u.npy")).ok();
+        array.create(&path.join("u.npy")).unwrap().commit().unwrap();
+    };
+    let text = "name = 'down'\nfield = 'u'\nupdate = 'u = old.n'".replace('\'', "\"");
+    std::fs::write(path.join("down.toml"), text).unwrap();
+    let line = "run down.toml . --until 0 --output o.npy --force --iterations";
+    for (value, kind) in [(f64::INFINITY, "infinite"), (f64::NAN, "NaN")] {
+        write(value);
+        let text = unconverged(path, &format!("{line} 2"));
+        let told = format!("; 15 points of o.npy are {kind}, the first at [0, 0]\n");
+        assert!(text.contains(&format!("NOT CONVERGED: in the last a point became {kind}, or ")));
+        assert!(text.contains(&told), "{text}");
+        let text = ok(path, &format!("{line} 9"));
+        assert!(text.contains("no point changed by more than 0e0 in iteration 6\n"), "{text}");
+    }
 }
 
 /// A run that has not converged to its `--until` says so and ends with a separate exit code; its

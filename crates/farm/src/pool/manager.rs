@@ -367,7 +367,7 @@ where
         may_go
     }
 
-    /// Ends a task that no worker has begun; kills the worker that runs it, or that begins it later.
+    /// Ends a task that no worker has; kills the worker that runs it, or that begins it later.
     pub(crate) fn kill_task(&mut self, id: Id) {
         let can_kill = self.steal_manager.is_none() && self.team.is_none();
         match self.job_mut(id) {
@@ -659,8 +659,8 @@ where
         self.end(id, Err(error));
     }
 
-    /// Returns the time at which the next task may exceed its time limit, or a worker may have begun
-    /// one that is to end.
+    /// Returns the time at which the next task may exceed its time limit, or a worker may have
+    /// begun one that is to end.
     fn next_check(&self) -> Option<Instant> {
         let soon = Instant::now().checked_add(UNWANTED).filter(|_| !self.unwanted.is_empty());
         soon.into_iter().chain(self.next_late()).min()

@@ -221,14 +221,19 @@ impl<L: Vector> State<L> {
                 r += 1;
             }
             let new = kernel.update::<L, TOGETHER>(at, coefficients);
+            // Of this position alone, so that those of several are computed at once.
+            let mut norm = zero;
             r = 0;
             while r < TOGETHER {
                 new[r].store(self.place::<U, T, I>(r + 1, 0));
                 self.west[I][r] = new[r];
                 if NORM {
-                    self.norm = self.norm.raised(at[r].centre, new[r]);
+                    norm = norm.raised(at[r].centre, new[r]);
                 }
                 r += 1;
+            }
+            if NORM {
+                self.norm = self.norm.greater(norm);
             }
         }
     }

@@ -4,18 +4,18 @@
 //! Some libraries do their work only inside calls: an MPI completes a message when the program is
 //! in one of its functions, and a partner may wait for that message before it raises the signal
 //! that this thread waits for. Such a library is [installed](install) as a [`Progress`]. From then
-//! on a wait that would sleep calls [`Progress::advance`], sleeps for a short time, and calls it
-//! again, until the wait is over. A wake-up ends the short sleep like any other.
+//! on a wait that would sleep sleeps for a short time, calls [`Progress::advance`], sleeps a little
+//! longer, and so on, until it is over. A wake-up ends a short sleep like any other.
 //!
 //! ```text
-//! pauses, yields │ advance, 50 us │ advance, 100 us │ ... │ advance, 500 us │ advance, 500 us ...
+//! pauses, yields │ 50 us, advance │ 50 us, advance │ 100 us, advance │ ... │ 500 us, advance ...
 //! ───────────────┼──────────────────────────────────────────────────────────────────────────> time
 //! as ever        │ where the wait would sleep; after `Busy` it looks again or yields instead
 //! ```
 //!
 //! | wait                                    | calls `advance`                                  |
 //! |-----------------------------------------|--------------------------------------------------|
-//! | [`Signal`], [`EventCount`]              | before each sleep                                |
+//! | [`Signal`], [`EventCount`]              | between short sleeps                             |
 //! | [`PollSchedule::driving`]               | before each sleep                                |
 //! | [`SpinWait`] of an unusually long policy | when it asks for deaths, then each millisecond  |
 //!
@@ -27,8 +27,9 @@
 //!
 //! # Costs
 //! Nothing in the pauses and yields of a wait. Before a sleep, while nothing is installed: one
-//! relaxed load. While something is: some 2000 calls and sleeps a second for each waiting thread
-//! that takes part. A thread sleeps as ever if it takes no part.
+//! relaxed load. While something is: a time limit for the first sleep, and if it passes some 2000
+//! calls and sleeps a second for each waiting thread that takes part. A thread that takes no part
+//! sleeps as ever from then on.
 //!
 //! # Source
 //! The progress engines of MPI libraries, which all blocking calls drive (Gropp and Lusk, 1996).
@@ -48,10 +49,11 @@ use std::time::{Duration, Instant};
 
 use crate::plant;
 use crate::primitive::{hint, yield_now};
-use crate::try_yield::try_yield;
+use crate::try_yield::{may_yield, try_yield};
 
-/// The first sleep between two calls, and the longest one; each is twice as long as the last.
-const FIRST: Duration = Duration::from_micros(50);
+/// The sleep before the first call.
+pub(crate) const FIRST: Duration = Duration::from_micros(50);
+/// The longest sleep between two calls; each is twice as long as the last.
 const LONGEST: Duration = Duration::from_micros(500);
 /// The number of calls that follow one another between two yields: the next message of a partner
 /// that waits for each takes less time than a yield.
@@ -203,11 +205,17 @@ impl Driver {
             Advance::Busy => {
                 self.interval = FIRST;
                 self.looks += 1;
-                if !self.looks.is_multiple_of(LOOKS) {
-                    hint::spin_loop();
-                    return Next::Look;
+                let now = Instant::now();
+                // While computing threads keep the processors busy, the partner may need this one.
+                if !may_yield(now) {
+                    return Next::SleepAtMost(FIRST / 10);
                 }
-                if try_yield(Instant::now()) { Next::Look } else { Next::SleepAtMost(FIRST / 10) }
+                if self.looks.is_multiple_of(LOOKS) {
+                    try_yield(now);
+                } else {
+                    hint::spin_loop();
+                }
+                Next::Look
             }
         }
     }

@@ -44,13 +44,19 @@ thread_local! {
 
 /// Yields, and returns true; false if the thread is not to yield. `now` is the time of the call.
 pub(crate) fn try_yield(now: Instant) -> bool {
-    if REST_UNTIL.get().is_some_and(|until| now < until) {
+    if !may_yield(now) {
         return false;
     }
     yield_now();
     let after = Instant::now();
     note(after.saturating_duration_since(now), after);
     true
+}
+
+/// Whether the thread is to yield at this time.
+#[inline]
+pub(crate) fn may_yield(now: Instant) -> bool {
+    !REST_UNTIL.get().is_some_and(|until| now < until)
 }
 
 /// Notes a yield that took this time and has just ended.

@@ -201,7 +201,7 @@ def real_number(value, of="nodata"):
     if known == "f" and given.dtype.kind == "f" and number != given and not np.isnan(given):
         raise KernelError(f"{of} is {value!r}, which is no number of float64")
     if known != "f" and abs(number) > EXACT:
-        raise KernelError(f"{number} is beyond 2**53, which a description cannot hold")
+        raise KernelError(f"{of} is {number}, beyond 2**53, which a description cannot hold")
     return number
 
 

@@ -98,3 +98,30 @@ def test_workers_are_killed(tmp_path):
     pool.kill_workers()
     with pytest.raises(syncline.PoolError):
         pool.submit(tasks.square, 1)
+
+
+class _NeverKills:
+    """A crew that kills no worker, as if each had ended just before."""
+
+    def __init__(self, crew):
+        self.crew = crew
+
+    def __getattr__(self, name):
+        return getattr(self.crew, name)
+
+    def kill(self, tokens):
+        pass
+
+
+def test_a_killed_task_whose_worker_has_died_is_not_tried_again(tmp_path):
+    begun = tmp_path / "begun"
+    with syncline.Pool(1, retries=5) as pool:
+        task = pool.submit(tasks.wait_for, tmp_path / "never", begun)
+        there(begun)
+        (worker,) = pool._crew.pids()
+        pool._crew = _NeverKills(pool._crew)
+        assert task.kill()
+        begun.unlink()
+        os.kill(worker, signal.SIGKILL)
+        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
+    assert task.cancelled() and not begun.exists()

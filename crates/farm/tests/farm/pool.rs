@@ -474,7 +474,7 @@ fn a_task_that_is_killed_ends_whatever_it_does() {
             .into();
         // The last one is not handed out, others may be: the first hangs.
         pool.look();
-        [4, 0, 2].map(|at| pool.kill(ids[at]));
+        [4, 0, 2].iter().for_each(|at: &usize| pool.kill(ids[*at]));
         let mut ended: Vec<_> = std::iter::from_fn(|| pool.next()).collect();
         ended.sort_by_key(|outcome| outcome.id);
         let results = ended.iter().map(|outcome| outcome.result.clone()).collect::<Vec<_>>();

@@ -9,10 +9,10 @@
  * communicators are left to MPI. All processes must be preloaded, and there must be a shim for
  * their MPI: the first program builds it, or `syncline mpi build`.
  *
- * A process that waits in the barrier takes part in MPI, as in MPI's own: before it sleeps, and some
- * 2000 times a second from then on, it drives MPI's progress. So a message, a collective call
- * or a one-sided operation that another process completes before its barrier does not wait for the
- * end of this one.
+ * A process that waits in the barrier takes part in MPI, as in MPI's own: where it would sleep, it
+ * drives MPI's progress, some 2000 times a second. So a message, a collective call or a one-sided
+ * operation that another process completes before its barrier does not wait for the end of this
+ * one.
  *
  * At the first barrier all processes agree whether it is replaced. It is replaced only if that
  * barrier is called by the thread that initialised MPI, and if the thread level is not

@@ -12,6 +12,8 @@
 //! ───────────────┼──────────────────────────────────────────────────────────────────────────> time
 //! as ever        │ where the wait would sleep; after `Busy` it looks again or yields instead
 //! ```
+//! While computing threads keep the processors busy, so that waits do not yield, the first sleep
+//! lasts for 5 ms.
 //!
 //! | wait                                    | calls `advance`                                  |
 //! |-----------------------------------------|--------------------------------------------------|
@@ -51,8 +53,12 @@ use crate::plant;
 use crate::primitive::{hint, yield_now};
 use crate::try_yield::{may_yield, try_yield};
 
-/// The sleep before the first call.
-pub(crate) const FIRST: Duration = Duration::from_micros(50);
+/// The sleep before the first call, after the yields of a wait.
+const FIRST: Duration = Duration::from_micros(50);
+/// The sleep before the first call of a wait that has not yielded, as computing threads keep the
+/// processors busy. It is longer than a tick of the scheduler: a shorter one sets the processor's
+/// timer, which takes microseconds in a virtual machine, while such a wait may be over in one.
+const FIRST_BUSY: Duration = Duration::from_millis(5);
 /// The longest sleep between two calls; each is twice as long as the last.
 const LONGEST: Duration = Duration::from_micros(500);
 /// The number of calls that follow one another between two yields: the next message of a partner
@@ -161,6 +167,11 @@ pub(crate) fn advance() -> Advance {
         Err(TryLockError::WouldBlock) => return Advance::Idle,
     };
     all.iter().map(|(_, progress)| progress.advance()).max().unwrap_or(Advance::NoPart)
+}
+
+/// The first sleep of a wait, before any progress.
+pub(crate) fn first_sleep() -> Duration {
+    if may_yield(Instant::now()) { FIRST } else { FIRST_BUSY }
 }
 
 /// What a wait does next that would sleep.

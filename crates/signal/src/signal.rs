@@ -419,9 +419,9 @@ impl Signal {
     /// Sleeps while the word is `seen`, or at most for `at_most`, and makes
     /// [progress](crate::progress) meanwhile. May return early.
     fn sleep_driving(&self, seen: u64, at_most: Option<Duration>) {
-        // Most sleeps end in the first one, which costs no more than without progress. A model has no
-        // time in which it would end.
-        let first = at_most.map_or(progress::FIRST, |at_most| at_most.min(progress::FIRST));
+        // Most sleeps end in the first one. A model has no time in which it would end.
+        let first = progress::first_sleep();
+        let first = at_most.map_or(first, |at_most| at_most.min(first));
         if !cfg!(loom) {
             self.word.sleep(seen, Some(first));
             if self.word.bits.load(Ordering::Relaxed) != seen {

@@ -56,7 +56,7 @@ pub(crate) fn try_yield(now: Instant) -> bool {
 /// Whether the thread is to yield at this time.
 #[inline]
 pub(crate) fn may_yield(now: Instant) -> bool {
-    !REST_UNTIL.get().is_some_and(|until| now < until)
+    REST_UNTIL.get().is_none_or(|until| until <= now)
 }
 
 /// Notes a yield that took this time and has just ended.

@@ -125,3 +125,58 @@ fn divide(a: &Dense, b: &Dense, p: u64) -> (Dense, Dense) {
     trim(&mut quotient);
     (quotient, rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P: u64 = 101;
+
+    /// The samples of (2 u² + 3 u + 1) / (u + 5) at 0, 1, ...: numerator and denominator have the
+    /// degrees 2 and 1.
+    fn samples(count: u64) -> Samples {
+        let mut samples = Samples::new(P);
+        for u in 0..count {
+            let (above, below) = (evaluate(&vec![1, 3, 2], u, P), evaluate(&vec![5, 1], u, P));
+            samples.push(u, multiply(above, inverse(below, P), P));
+        }
+        samples
+    }
+
+    #[test]
+    fn a_function_is_found_from_as_many_points_as_its_degrees_and_the_slack() {
+        // With one point more than the degrees, a polynomial has the same values.
+        for slack in [2, 6] {
+            let found = samples(3 + slack).reconstruct(slack as usize);
+            let (above, below) = found.expect("there are enough points");
+            let by = inverse(below[1], P);
+            let monic = |a: Dense| a.iter().map(|&c| multiply(c, by, P)).collect::<Dense>();
+            assert_eq!((monic(above), monic(below)), (vec![1, 3, 2], vec![5, 1]));
+            assert_eq!(samples(2 + slack).reconstruct(slack as usize), None, "{slack}");
+        }
+    }
+
+    #[test]
+    fn values_of_no_function_of_small_degree_are_not_reconstructed() {
+        // Powers of 2 are values of no polynomial, nor of a quotient.
+        let mut samples = Samples::new(P);
+        let mut value = 1;
+        for u in 0..20 {
+            samples.push(u, value);
+            value = multiply(value, 2, P);
+        }
+        assert_eq!(samples.reconstruct(6), None);
+    }
+
+    #[test]
+    fn sums_are_numbers_below_the_prime() {
+        for a in 0..7 {
+            for b in 0..7 {
+                assert_eq!(add(a, b, 7), (a + b) % 7, "{a} + {b}");
+                assert_eq!(subtract(a, b, 7), (a + 7 - b) % 7, "{a} - {b}");
+            }
+        }
+        // 3 u + 4 has the zero 1: a sum there is the prime.
+        assert_eq!(evaluate(&vec![4, 3], 1, 7), 0);
+    }
+}

@@ -21,7 +21,7 @@
 //! in d variables has coefficients.
 //!
 //! # Small primes
-//! Random numbers are taken from an extension of Z/p with at least 2^20 elements. It is a variable
+//! Random numbers are taken from an extension of Z/p with at least 2^13 elements. It is a variable
 //! below all others, with an irreducible polynomial.
 //!
 //! # Errors
@@ -46,7 +46,7 @@ const ATTEMPTS: usize = 8;
 /// The number of random linear spaces by which a degree is determined.
 const DRAWS: usize = 3;
 /// The least size of a field of random numbers, in bits, if the prime is smaller.
-const FIELD_BITS: f64 = 20.0;
+const FIELD_BITS: f64 = 13.0;
 /// The name of the field's generator, which is not printed.
 const GENERATOR: &str = "generator";
 /// The size of the prime, in bits, from which it needs no extension.

@@ -12,8 +12,10 @@
 //! polynomial in each line. On the right is that of msolve: the variables, the characteristic, and
 //! polynomials between commas. A file is of the first kind if its first word is `vars` or `prime`.
 //!
-//! A polynomial consists of integers of any size, fractions of integers, variables, `+`, `-`, `*`,
-//! `^` or `**` with an exponent, and parentheses.
+//! A polynomial consists of integers of any size, variables, `+`, `-`, `*`, `/`, `^` or `**` with
+//! an exponent, and parentheses. What divides is a number that is no multiple of the prime: `x/2`
+//! is the product of x and the inverse of 2. As `*`, `/` binds less than `^`, and is read from left
+//! to right: `1/2*x` is `x/2`, and `1/2^2` is a quarter.
 
 use crate::error::SolveError;
 use crate::modular;
@@ -316,7 +318,12 @@ impl Parser<'_> {
 
     fn product(&mut self) -> Result<Poly, SolveError> {
         let mut product = self.power()?;
-        while self.take(b'*') {
+        while let Some(operator @ (b'*' | b'/')) = self.peek() {
+            self.at += 1;
+            if operator == b'/' {
+                product = product.scale(self.inverse()?);
+                continue;
+            }
             let factor = self.power()?;
             if (product.total_degree() + factor.total_degree()) as u64 > MAX_DEGREE {
                 return self.fail(format!("the degree is greater than {MAX_DEGREE}"));
@@ -327,6 +334,24 @@ impl Parser<'_> {
             product = &product * &factor;
         }
         Ok(product)
+    }
+
+    /// The inverse of the number that comes next.
+    fn inverse(&mut self) -> Result<u64, SolveError> {
+        self.peek();
+        let begin = self.at;
+        let divisor = self.power()?;
+        let said = self.text[begin..self.at].trim_end().to_owned();
+        let prime = self.ring.prime();
+        let why = match divisor.constant_value() {
+            Some(0) => format!("{said} divides, but the denominator is 0 modulo {prime}"),
+            Some(number) => return Ok(modular::inverse(number, prime)),
+            None => format!(
+                "{said} divides, which only a number can, that is not a multiple of {prime}"
+            ),
+        };
+        self.at = begin;
+        self.fail(why)
     }
 
     fn power(&mut self) -> Result<Poly, SolveError> {
@@ -376,20 +401,7 @@ impl Parser<'_> {
             }
             Some(byte) if byte.is_ascii_digit() => {
                 let value = self.integer();
-                if !self.take(b'/') {
-                    return Ok(self.ring.constant(value));
-                }
-                if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                    return self.unexpected("an integer");
-                }
-                let prime = self.ring.prime();
-                match self.integer() {
-                    0 => self.fail(format!("the denominator is 0 modulo {prime}")),
-                    by => {
-                        let inverse = modular::inverse(by, prime);
-                        Ok(self.ring.constant(modular::multiply(value, inverse, prime)))
-                    }
-                }
+                Ok(self.ring.constant(value))
             }
             Some(byte) if begins_name(byte) => {
                 let begin = self.at;

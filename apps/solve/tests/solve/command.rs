@@ -137,7 +137,12 @@ fn bad_input_is_named() {
         ("vars x y\nprime 7\nx^-1", "an exponent was expected before `-`"),
         ("vars x y\nprime 7\nx^99999999999999999999", "the degree is greater than 1000000"),
         ("vars x y\nprime 7\n(x + y + 1)^100000", "too many terms"),
-        ("vars x y\nprime 7\n1/7*x", "the denominator is 0 modulo 7"),
+        ("vars x y\nprime 7\n1/7*x", "line 3, column 3: 7 divides, but the denominator is 0"),
+        ("vars x y\nprime 7\nx/0", "the denominator is 0 modulo 7"),
+        ("vars x y\nprime 7\nx/(3 + 4)", "column 3: (3 + 4) divides, but the denominator is 0"),
+        ("vars x y\nprime 7\nx - x/y^2*2", "column 7: y^2 divides, which only a number can"),
+        ("vars x y\nprime 7\n2/(x - y)", "(x - y) divides, which only a number can"),
+        ("vars x y\nprime 7\nx/", "a number, a variable or `(` is missing"),
         ("x, y\n7\nx - 1,,y", "is missing"),
     ];
     for (text, expected) in cases {
@@ -154,6 +159,30 @@ fn bad_input_is_named() {
     assert!(error_of(&on_text(&deep, &[])).contains("parentheses are nested"));
     let missing = command("no-such-file", &[]).output().unwrap();
     assert!(error_of(&missing).contains("no-such-file: No such file"));
+}
+
+#[test]
+fn numbers_divide() {
+    if !has_flint() {
+        return;
+    }
+    // Each is compared with a text without division, modulo 101.
+    let cases = [
+        ("x/2", "51*x"),
+        ("(x + 1)/2 - y", "51*x + 51 - y"),
+        ("2*x/3/4*y - 1", "17*x*y - 1"),
+        ("1/2^2 - x", "76 - x"),
+        ("x^2/2^2*y", "76*x^2*y"),
+        ("x/(1 - 3) + y", "50*x + y"),
+        ("x / 1010000000000000000000000000001", "x"),
+    ];
+    for (text, plain) in cases {
+        let chains = |text| {
+            let told = on_text(&format!("vars x y\nprime 101\n{text}"), &["--json"]);
+            json_of(&told)["chains"].clone()
+        };
+        assert_eq!(chains(text), chains(plain), "{text}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod found;
 mod random_systems;
 mod singular;
 mod systems;
+mod towers;
 mod workers;
 
 use syncline_solve::SolveError;

@@ -1,8 +1,9 @@
 //! Components against those that Singular finds: `minAssGTZ`, where it is installed.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use syncline_solve::poly::{Poly, Ring};
 use syncline_solve::{Method, Mode, Source, solve};
@@ -12,9 +13,9 @@ use crate::has_flint;
 use crate::random_systems::random_poly;
 
 /// The dimension and the degree of each component, in order.
-type Degrees = Vec<(usize, usize)>;
+pub(crate) type Degrees = Vec<(usize, usize)>;
 
-fn own_degrees(ring: &Ring, equations: &[Poly], method: Method) -> Degrees {
+pub(crate) fn own_degrees(ring: &Ring, equations: &[Poly], method: Method) -> Degrees {
     let (equations, _) = method.prepare(ring, equations, &[]);
     let solution = solve(ring, &equations, &[], Mode::Kalkbrener, true);
     assert!(solution.components.iter().all(|component| component.is_prime), "{equations:?}");
@@ -24,8 +25,16 @@ fn own_degrees(ring: &Ring, equations: &[Poly], method: Method) -> Degrees {
     degrees
 }
 
-/// The degrees of all systems by one run of Singular; `None` where it is not installed.
-fn singular_degrees(systems: &[(Ring, Vec<Poly>)]) -> Option<Vec<Degrees>> {
+/// What Singular answers.
+pub(crate) enum Answer {
+    Missing,
+    /// It has not ended within its time.
+    Late,
+    Degrees(Vec<Degrees>),
+}
+
+/// The degrees of all systems by one run of Singular, which ends within a time.
+pub(crate) fn singular_degrees(systems: &[(Ring, Vec<Poly>)], within: Duration) -> Answer {
     let mut script = "LIB \"primdec.lib\"; option(noloadLib); option(noredefine);\n".to_owned();
     for (ring, equations) in systems {
         let equations = equations.iter().map(Poly::to_string).collect::<Vec<_>>().join(", ");
@@ -50,13 +59,26 @@ fn singular_degrees(systems: &[(Ring, Vec<Poly>)]) -> Option<Vec<Degrees>> {
         .spawn();
     let Ok(mut child) = child else {
         println!("skipped: Singular is not installed");
-        return None;
+        return Answer::Missing;
     };
-    let mut input = child.stdin.take().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    // Both end when the process does.
     let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
-    let output = child.wait_with_output().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > within {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return Answer::Late;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     writer.join().unwrap().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = reader.join().unwrap().unwrap();
     let mut found: Vec<Degrees> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -73,11 +95,18 @@ fn singular_degrees(systems: &[(Ring, Vec<Poly>)]) -> Option<Vec<Degrees>> {
     for degrees in &mut found {
         degrees.sort();
     }
-    Some(found)
+    Answer::Degrees(found)
 }
 
+/// A time that no run of Singular here needs.
+const LONG: Duration = Duration::from_secs(600);
+
 fn compare(systems: &[(Ring, Vec<Poly>)]) {
-    let Some(theirs) = singular_degrees(systems) else { return };
+    let theirs = match singular_degrees(systems, LONG) {
+        Answer::Missing => return,
+        Answer::Late => panic!("Singular takes more than {LONG:?}"),
+        Answer::Degrees(theirs) => theirs,
+    };
     for ((ring, equations), theirs) in systems.iter().zip(theirs) {
         for method in [Method::Chains, Method::Auto] {
             let own = own_degrees(ring, equations, method);

@@ -44,10 +44,13 @@ pub(crate) fn check(args: CheckArgs, signals: &Signals) -> Result<()> {
 
 /// Returns the findings of a file.
 fn read(args: CheckArgs) -> Result<Found> {
-    let CheckArgs { file, init, mut draw } = args;
+    let CheckArgs { file, init, draw } = args;
     let Described { plan, initial } = Described::read(&file)?;
-    if let Some(draw) = &mut draw {
-        draw.path = output_path(&draw.path, OutputKind::File, slice::from_ref(&file))?;
+    if let Some(draw) = &draw
+        // Other reasons are told with the findings, when the drawing is written.
+        && output_path(&draw.path, OutputKind::File, &[]).is_ok()
+    {
+        output_path(&draw.path, OutputKind::File, slice::from_ref(&file))?;
     }
     Found::new(&plan, init.map_or(initial, Init::initial), file.display().to_string(), draw, true)
 }
@@ -227,6 +230,7 @@ fn print_drawing(text: String, signals: &Signals) -> Result<()> {
 
 /// Writes the file as a whole, or not at all.
 fn write(path: &Path, drawing: String, signals: &Signals) -> Result<()> {
+    let path = &output_path(path, OutputKind::File, &[])?;
     let new = NewFile::create(path, drawing.len() as u64)?;
     let what = format!("write {}", path.display());
     let failed = move |source| Error::Io { what, source };

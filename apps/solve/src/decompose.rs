@@ -104,6 +104,11 @@ impl Decomposer {
         self
     }
 
+    /// Returns the greatest total degree of the inputs.
+    pub(crate) fn total_degree(&self) -> usize {
+        self.inputs.iter().map(|input| input.total_degree()).max().unwrap_or_default()
+    }
+
     /// Returns the degrees of chains by sections of the inputs: see [`shared_degrees`].
     pub(crate) fn shared_degrees(&self, chains: &[&Chain]) -> Option<Vec<usize>> {
         let polys = |all: &[Rc<Poly>]| all.iter().map(|p| p.as_ref().clone()).collect::<Vec<_>>();

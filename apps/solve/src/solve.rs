@@ -208,12 +208,15 @@ pub fn solution(
 ) -> Solution {
     let components = components(decomposer.regularizer(), solved, mode, factor, runner);
     let chains = components.iter().map(|component| &component.chain).collect::<Vec<_>>();
-    // Those of the greatest dimension by shared sections, unless they follow from single members.
+    // Those of the greatest dimension by sections of the system, if its polynomials are smaller.
     let top = chains.first().map_or(0, |chain| chain.dimension());
     let first = chains.iter().take_while(|chain| chain.dimension() == top).copied();
     let first = first.collect::<Vec<_>>();
-    let several = |block: &Chain| block.members().count() > 1;
-    let is_large = |chain: &&Chain| chain.blocks().iter().any(several);
+    let is_large = |chain: &&Chain| {
+        let blocks = chain.blocks().into_iter().filter(|block| block.members().count() > 1);
+        let degree = |block: Chain| block.members().map(|(_, m)| m.total_degree()).max();
+        blocks.filter_map(degree).max() > Some(decomposer.total_degree())
+    };
     let mut degrees = Vec::new();
     if mode == Mode::Kalkbrener && top > 0 && first.iter().any(is_large) {
         degrees = decomposer.shared_degrees(&first).unwrap_or_default();

@@ -169,7 +169,7 @@ impl Functions<'_> {
         }
         let least = (MANY_VALUES.ln() / size.ln()).ceil() as usize;
         let degree = (least.max(p.degree(level) + 1)..)
-            .find(|n| (2..*n).all(|by| n % by != 0) && self.field.degree() % n != 0)
+            .find(|n| (2..*n).all(|by| n % by != 0) && !self.field.degree().is_multiple_of(*n))
             .expect("there is a prime");
         let mut random = Random::new(degree as u64);
         let poly = irreducible(p.ring(), degree, &mut random);

@@ -209,6 +209,18 @@ fn a_time_limit_ends_a_solution() {
     assert_eq!(output.status.code(), Some(4));
 }
 
+/// With bounds, workers find the second solution as well; it is the same.
+#[test]
+fn a_check_is_within_the_bounds() {
+    if !has_flint() {
+        return;
+    }
+    let text = "vars a b x y\nprime 101\na^2 - 2\nb^2 - 2\nx*y^2 - a*x - 1";
+    let bounded = ["--factor", "--check", "--json", "--timeout", "60", "--memory", "400"];
+    let told = json_of(&on_text(text, &bounded));
+    assert_eq!((&told["checked"], &told["degrees"]), (&true.into(), &serde_json::json!([6, 6])));
+}
+
 #[test]
 fn a_memory_limit_is_an_error() {
     if !has_flint() {

@@ -64,8 +64,9 @@ fn assert_in_all_orders<const N: usize>(cases: [(&str, Vec<(usize, usize)>); N])
         turned.rotate_left(file.len() / 2);
         let reversed = file.iter().rev().cloned().collect::<Vec<_>>();
         for names in [file, turned, reversed] {
-            let found = components_in_order(text, &names);
-            assert_eq!(found, (expected.clone(), true), "{names:?} {text}");
+            let (mut found, known) = components_in_order(text, &names);
+            found.sort_by(|a, b| b.cmp(a));
+            assert_eq!((found, known), (expected.clone(), true), "{names:?} {text}");
         }
     }
 }
@@ -134,7 +135,10 @@ fn closures_of_products_are_products_of_closures() {
     }
     assert_in_all_orders([
         // The line x = y = 0 is in the closure of x z - y, whose initial vanishes there.
-        ("vars u v x y z\nprime 103\nu^2 - 3\nv^2 - 3\n(x*z - y)*x", vec![(2, 4), (2, 4), (2, 2), (2, 2)]),
+        (
+            "vars u v x y z\nprime 103\nu^2 - 3\nv^2 - 3\n(x*z - y)*x",
+            vec![(2, 4), (2, 4), (2, 2), (2, 2)],
+        ),
         ("vars u x y z\nprime 103\nu^2 - 3\n(x*z - y)*x\n(x*z - y)*y", vec![(2, 4)]),
     ]);
 }

@@ -51,6 +51,7 @@ use crate::chain::Chain;
 use crate::fibre::eliminate;
 use crate::poly::{Level, Poly, Ring};
 use crate::regularize::{Common, Kind, Regularizer, primitive};
+use crate::section::shared_degrees;
 use crate::subresultant::pseudo_remainder;
 use crate::task::{Equation, Task};
 use crate::tower;
@@ -101,6 +102,17 @@ impl Decomposer {
         let equations = self.inputs.iter().filter(|input| !input.is_zero()).count();
         self.least_dimension = self.ring().variables().saturating_sub(equations);
         self
+    }
+
+    /// Returns the greatest total degree of the inputs.
+    pub(crate) fn total_degree(&self) -> usize {
+        self.inputs.iter().map(|input| input.total_degree()).max().unwrap_or_default()
+    }
+
+    /// Returns the degrees of chains by sections of the inputs: see [`shared_degrees`].
+    pub(crate) fn shared_degrees(&self, chains: &[&Chain]) -> Option<Vec<usize>> {
+        let polys = |all: &[Rc<Poly>]| all.iter().map(|p| p.as_ref().clone()).collect::<Vec<_>>();
+        shared_degrees(&polys(&self.inputs), &polys(&self.inequations), chains)
     }
 
     /// Returns the first task.

@@ -275,12 +275,15 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         // True or unknown.
         let known = solution.components.iter().map(|c| c.is_prime.then_some(true));
         let known = known.collect::<Vec<_>>();
+        let doubts = solution.components.iter().map(|c| c.doubt.map(|d| d.told(&system.ring)));
+        let doubts = doubts.collect::<Vec<_>>();
         let mut summary = json!({
             "dimension": solution.dimension(),
             "points": solution.points(),
             "degrees": solution.degrees,
             "dimensions": dimensions(&solution),
             "irreducible": known,
+            "doubts": doubts,
             "nonzero": args.nonzero,
             "method": if method == Method::Auto && no_basis.is_none() { "basis" } else { "chains" },
             "order": order,

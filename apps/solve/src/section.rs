@@ -3,7 +3,8 @@
 //! # Degree
 //! The degree of the closure of a chain of dimension d is the number of its points in a random
 //! linear space of codimension d: such a space misses what the closure has more than the chain,
-//! which is of smaller dimension.
+//! which is of smaller dimension. Variables that do not occur are left aside, and the degree of a
+//! chain is the product of those of its blocks.
 //!
 //! # Containment
 //! A random linear map to d + 1 coordinates projects the closure V of the chain onto a hypersurface
@@ -35,9 +36,9 @@ use crate::partition::{partition, parts};
 use crate::poly::{Level, Poly, Ring};
 use crate::primes::primes;
 use crate::random::Random;
-use crate::redundant::disjoint;
+use crate::redundant::{disjoint, divided};
 use crate::regularize::Regularizer;
-use crate::solve::{Job, Runner};
+use crate::solve::{Job, Runner, points_by_basis};
 use crate::task::Task;
 use crate::tower;
 
@@ -74,6 +75,52 @@ pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
         Section::new(block).degree(runner)
     };
     chain.blocks().iter().map(&mut of_block).fold(1, usize::saturating_mul)
+}
+
+/// Returns the degrees of the closures of chains that have no component in common: all those of the
+/// greatest dimension of the zeros of `equations` at which no inequation vanishes. The
+/// sections are those of the system, whose polynomials are often much smaller than the chains';
+/// each point belongs to the chain whose members vanish there. Returns `None` if a section has no
+/// basis.
+pub(crate) fn shared_degrees(
+    equations: &[Poly],
+    inequations: &[Poly],
+    chains: &[&Chain],
+) -> Option<Vec<usize>> {
+    let first = chains.first()?;
+    let mut section = Section::of_variables(equations.first()?.ring(), |_| true);
+    let forms = section.forms(first.dimension());
+    let mapped = |p: &Poly| p.mapped(&section.ring, &section.levels);
+    let inequations = inequations.iter().map(mapped).collect::<Vec<_>>();
+    let own = equations.iter().map(mapped).chain(section.field.clone()).collect::<Vec<_>>();
+    let chains = chains.iter().map(|chain| {
+        let members = chain.members().map(|(_, member)| mapped(member));
+        members.fold(Chain::empty(section.ring.variables()), |all, member| all.with(member))
+    });
+    let chains = chains.collect::<Vec<_>>();
+    let regularizer = Regularizer::new(&section.ring);
+    let mut degrees = vec![0; chains.len()];
+    for _ in 0..DRAWS {
+        let conditions = forms.iter().map(|form| form - &section.number()).collect::<Vec<_>>();
+        let inputs = [own.as_slice(), &conditions].concat();
+        let points = points_by_basis(&section.ring, inputs, &inequations).ok()?;
+        let mut points = disjoint(&regularizer, points);
+        for (index, chain) in chains.iter().enumerate() {
+            // What is on none of the others is on the last one.
+            let mut on_it = std::mem::take(&mut points);
+            if index + 1 < chains.len() {
+                let parts = on_it.iter().map(|points| divided(&regularizer, points, chain));
+                let mut inside = Vec::new();
+                for part in parts {
+                    inside.extend(part.inside);
+                    points.extend(part.outside);
+                }
+                on_it = inside;
+            }
+            degrees[index] = degrees[index].max(section.count(&on_it));
+        }
+    }
+    Some(degrees)
 }
 
 /// The equation of a cone over the closure of a chain: see the head of the module.
@@ -151,15 +198,25 @@ struct Section {
 impl Section {
     fn new(chain: &Chain) -> Section {
         let (_, member) = chain.members().next().expect("a chain with a member");
-        let (n, prime) = (chain.variables(), member.ring().prime());
+        let occurs = |level| chain.members().any(|(_, member)| member.degree(level) > 0);
+        let mut section = Section::of_variables(member.ring(), occurs);
+        section.chain = chain.members().fold(section.base(), |all, (_, member)| {
+            all.with(member.mapped(&section.ring, &section.levels))
+        });
+        section
+    }
+
+    /// The section of the space of those variables of a ring that occur.
+    fn of_variables(outer: &Ring, occurs: impl Fn(Level) -> bool) -> Section {
+        let (n, prime) = (outer.variables(), outer.prime());
         let bits = (prime as f64).log2();
         let field_degree = if bits >= PRIME_BITS { 1 } else { (FIELD_BITS / bits).ceil() as usize };
         let shift = usize::from(field_degree > 1);
         let mut levels = vec![shift];
         let mut names = vec![GENERATOR.to_owned(); shift];
         for level in 1..=n {
-            if chain.members().any(|(_, member)| member.degree(level) > 0) {
-                names.push(member.ring().name(level).to_owned());
+            if occurs(level) {
+                names.push(outer.name(level).to_owned());
                 levels.push(names.len());
             } else {
                 levels.push(0);
@@ -171,9 +228,7 @@ impl Section {
         let field = (field_degree > 1).then(|| irreducible(&ring, field_degree, &mut random));
         let mut section =
             Section { chain: Chain::empty(names.len()), ring, levels, field, field_degree, random };
-        section.chain = chain.members().fold(section.base(), |all, (_, member)| {
-            all.with(member.mapped(&section.ring, &section.levels))
-        });
+        section.chain = section.base();
         section
     }
 

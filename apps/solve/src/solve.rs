@@ -93,14 +93,25 @@ impl Job {
     #[must_use]
     pub fn run(self) -> Vec<Chain> {
         let Job { ring, inputs, inequations, task } = self;
-        let basis = lexicographic(&ring, &inputs, &inequations, SECTION_WORK);
-        let (equations, first) = match basis {
-            Ok(basis) => ([inputs, basis].concat(), None),
-            Err(_) => (inputs, Some(task)),
-        };
-        let decomposer = Decomposer::new(&ring, &equations, &inequations);
-        run(&decomposer, first.unwrap_or_else(|| decomposer.first()), &mut |_| ())
+        points_by_basis(&ring, inputs, &inequations).unwrap_or_else(|inputs| {
+            let decomposer = Decomposer::new(&ring, &inputs, &inequations);
+            run(&decomposer, task, &mut |_| ())
+        })
     }
+}
+
+/// Returns chains with the zeros of equations at which no inequation vanishes; the equations if
+/// there is no basis of them.
+pub(crate) fn points_by_basis(
+    ring: &Ring,
+    equations: Vec<Poly>,
+    inequations: &[Poly],
+) -> Result<Vec<Chain>, Vec<Poly>> {
+    let Ok(basis) = lexicographic(ring, &equations, inequations, SECTION_WORK) else {
+        return Err(equations);
+    };
+    let decomposer = Decomposer::new(ring, &[equations, basis].concat(), inequations);
+    Ok(run(&decomposer, decomposer.first(), &mut |_| ()))
 }
 
 /// Runs jobs that do not depend on one another, in this process ([`run_jobs`]) or in others.
@@ -196,7 +207,21 @@ pub fn solution(
     runner: &mut Runner<'_>,
 ) -> Solution {
     let components = components(decomposer.regularizer(), solved, mode, factor, runner);
-    let degrees = components.iter().map(|component| degree(&component.chain, runner)).collect();
+    let chains = components.iter().map(|component| &component.chain).collect::<Vec<_>>();
+    // Those of the greatest dimension by sections of the system, if its polynomials are smaller.
+    let top = chains.first().map_or(0, |chain| chain.dimension());
+    let first = chains.iter().take_while(|chain| chain.dimension() == top).copied();
+    let first = first.collect::<Vec<_>>();
+    let is_large = |chain: &&Chain| {
+        let blocks = chain.blocks().into_iter().filter(|block| block.members().count() > 1);
+        let degree = |block: Chain| block.members().map(|(_, m)| m.total_degree()).max();
+        blocks.filter_map(degree).max() > Some(decomposer.total_degree())
+    };
+    let mut degrees = Vec::new();
+    if mode == Mode::Kalkbrener && top > 0 && first.iter().any(is_large) {
+        degrees = decomposer.shared_degrees(&first).unwrap_or_default();
+    }
+    degrees.extend(chains[degrees.len()..].iter().map(|chain| degree(chain, runner)));
     Solution { components, degrees }
 }
 

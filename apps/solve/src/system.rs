@@ -344,10 +344,10 @@ impl Parser<'_> {
         let said = self.text[begin..self.at].trim_end().to_owned();
         let prime = self.ring.prime();
         let why = match divisor.constant_value() {
-            Some(0) => format!("{said} divides, but the denominator is 0 modulo {prime}"),
+            Some(0) => format!("division by {said}: the denominator is 0 modulo {prime}"),
             Some(number) => return Ok(modular::inverse(number, prime)),
             None => format!(
-                "{said} divides, which only a number can, that is not a multiple of {prime}"
+                "division by {said}: only a number that is no multiple of {prime} can divide"
             ),
         };
         self.at = begin;

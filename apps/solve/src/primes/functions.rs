@@ -22,7 +22,7 @@ const POINTS: usize = 24;
 /// The largest degree of the field of a point over Z/p.
 const MAX_POINT_DEGREE: usize = 400;
 /// The largest number of numbers of Z/p in a norm: FLINT factors that in some seconds.
-pub(super) const MAX_NORM: f64 = 2e5;
+pub(super) const MAX_NORM: f64 = 1e6;
 
 /// The field L of functions of a chain that is irreducible over a finite field.
 pub(super) struct Functions<'a> {

@@ -137,11 +137,11 @@ fn bad_input_is_named() {
         ("vars x y\nprime 7\nx^-1", "an exponent was expected before `-`"),
         ("vars x y\nprime 7\nx^99999999999999999999", "the degree is greater than 1000000"),
         ("vars x y\nprime 7\n(x + y + 1)^100000", "too many terms"),
-        ("vars x y\nprime 7\n1/7*x", "line 3, column 3: 7 divides, but the denominator is 0"),
+        ("vars x y\nprime 7\n1/7*x", "line 3, column 3: division by 7: the denominator is 0"),
         ("vars x y\nprime 7\nx/0", "the denominator is 0 modulo 7"),
-        ("vars x y\nprime 7\nx/(3 + 4)", "column 3: (3 + 4) divides, but the denominator is 0"),
-        ("vars x y\nprime 7\nx - x/y^2*2", "column 7: y^2 divides, which only a number can"),
-        ("vars x y\nprime 7\n2/(x - y)", "(x - y) divides, which only a number can"),
+        ("vars x y\nprime 7\nx/(3 + 4)", "column 3: division by (3 + 4): the denominator"),
+        ("vars x y\nprime 7\nx - x/y^2*2", "column 7: division by y^2: only a number that is"),
+        ("vars x y\nprime 7\n2/(x - y)", "division by (x - y): only a number"),
         ("vars x y\nprime 7\nx/", "a number, a variable or `(` is missing"),
         ("x, y\n7\nx - 1,,y", "is missing"),
     ];
@@ -207,6 +207,18 @@ fn a_time_limit_ends_a_solution() {
     let output =
         command("classics/cyclic6.txt", &["--timeout", "0", "--method", "auto"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
+}
+
+/// With bounds, workers find the second solution as well; it is the same.
+#[test]
+fn a_check_is_within_the_bounds() {
+    if !has_flint() {
+        return;
+    }
+    let text = "vars a b x y\nprime 101\na^2 - 2\nb^2 - 2\nx*y^2 - a*x - 1";
+    let bounded = ["--factor", "--check", "--json", "--timeout", "60", "--memory", "400"];
+    let told = json_of(&on_text(text, &bounded));
+    assert_eq!((&told["checked"], &told["degrees"]), (&true.into(), &serde_json::json!([6, 6])));
 }
 
 #[test]

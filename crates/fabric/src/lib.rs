@@ -108,6 +108,7 @@ mod wait_reports;
 use std::io::Write as _;
 
 pub use barrier::TeamBarrier;
+#[doc(hidden)]
 pub use environment::leave_team;
 pub use error::TeamError;
 #[doc(hidden)]

@@ -83,6 +83,7 @@ pub mod launched;
 #[doc(hidden)]
 pub mod message;
 mod mpi;
+#[doc(hidden)]
 pub mod outside;
 #[doc(hidden)]
 pub mod progress;

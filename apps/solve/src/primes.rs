@@ -3,7 +3,7 @@
 //! # Method
 //! A member is closed if neither it nor the members of the variables in it contain a free variable.
 //! Closed members are factored first, from below: together they are a finite field F_q in each
-//! component ([`Field`]). Then the other members are factored from below, over the field L of
+//! component. Then the other members are factored from below, over the field L of
 //! functions of those that precede them, which is algebraic over F_q(free variables).
 //!
 //! ```text
@@ -52,7 +52,7 @@
 //! # The order of the variables
 //! A factor can contain closed variables that are greater than its own. It is then no member of a
 //! chain in the order of the ring; but the component is where all factors vanish on the chain that
-//! was given, and [`partition`] finds that part.
+//! was given, and `partition` finds that part.
 //!
 //! # Limits
 //! A norm is not computed if it may have more than some number of coefficients, by a bound from

@@ -31,7 +31,7 @@ fn assert_components<const N: usize>(cases: [(&str, Vec<(usize, usize)>); N]) {
 }
 
 #[test]
-#[ignore = "full: 29 s of computing"]
+#[ignore = "full: 10 s of computing"]
 fn components_over_small_primes_are_irreducible() {
     if !has_flint() {
         return;
@@ -47,7 +47,7 @@ fn components_over_small_primes_are_irreducible() {
 }
 
 #[test]
-#[ignore = "full: 16 s of computing"]
+#[ignore = "full: 5 s of computing"]
 fn inseparable_components_are_not_told_to_be_irreducible() {
     if !has_flint() {
         return;

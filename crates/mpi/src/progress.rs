@@ -24,7 +24,7 @@
 //! A look that finds nothing takes some 0.4 us. One that completes the smallest message takes three
 //! times as long, so a look that takes two and a half times as long as the shortest one has done
 //! something. Then looks follow one another without sleeps, until none has done anything for
-//! [`AWAKE`].
+//! 100 us.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -89,6 +89,19 @@ fn gone(nap: &str) {
     until("the end of all tasks", || processes(nap) == 0);
 }
 
+/// Waits until all threads of a process sleep: what it had begun is done.
+fn asleep(pid: u32) {
+    let sleeps = |stat: &str| {
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
+    };
+    until("the sleep of all threads", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        threads
+            .map(|thread| fs::read_to_string(thread.path().join("stat")).unwrap_or_default())
+            .all(|stat| sleeps(&stat))
+    });
+}
+
 /// Returns a long time to sleep, in seconds, that no other test uses.
 fn nap(which: u32) -> String {
     format!("{}.{which}", 1_000_000 + std::process::id())

@@ -172,11 +172,11 @@ class _Job:
                 raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
             output = [output[at] for at in self.order]
         output = [path_of("output", path) for path in output]
-        made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
-        places = [os.path.realpath(one.target) for one in made]
+        places = [os.path.realpath(path) for path in output]
         for place in places:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
+        made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
         homes = {one.home for one in made}
         if len(made) > 1 and (len(homes) > 1 or not all(one.is_direct for one in made)):
             # The native part writes all files into one folder.

@@ -17,7 +17,7 @@ from ._values import DTYPES, Untraceable
 #: The functions that were called by the interpreter, and of which the user has been told.
 _told: set = set()
 
-#: What is beyond an edge, in the words of Dask, numpy and xarray, and in those of descriptions.
+#: What is beyond an edge, in the words of users, as numpy has them, and in those of descriptions.
 BOUNDARIES = {
     "none": "fixed",
     "fixed": "fixed",

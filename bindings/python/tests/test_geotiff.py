@@ -136,6 +136,28 @@ def test_a_mask_of_a_file_that_hides_nothing_may_pass(tmp_path, u):
                 assert same(made.read(1), syncline.sweep(mean, u, iterations=1))
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("nodata", [-9.0, np.nan])
+def test_a_mask_of_a_file_may_say_what_its_nodata_says(tmp_path, u, nodata):
+    path = tmp_path / "u.tif"
+    u = u.copy()
+    u[2, 3] = nodata
+    for other in (False, True):
+        mask = np.ones(u.shape, bool)
+        mask[2, 3] = mask[5, 5] = False
+        mask[5, 5] = not other
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+            file = written(path, u, nodata=nodata)
+            file.write_mask(mask)
+            file.close()
+        if other:
+            with pytest.raises(syncline.ArrayError, match="no other point may have it"):
+                syncline.sweep(mean, path, iterations=1)
+        else:
+            right = syncline.sweep(mean, u, iterations=1, nodata=nodata)
+            assert same(syncline.sweep(mean, path, iterations=1), right)
+
+
 def told(path):
     """Return what a file says of its place and its numbers."""
     with rasterio.open(path) as file:
@@ -296,11 +318,35 @@ def test_one_file_by_rioxarray(tmp_path, u):
         assert same(syncline.sweep(mean, store, iterations=0).values, expected)
         syncline.sweep(mean, store, iterations=0, output=output, overwrite=True)
         assert told(output) == told(path)
+    # A part without coordinates has kept the transform of the whole.
+    part = rioxarray.open_rasterio(path).squeeze("band", drop=True)[2:, 3:].drop_vars(["x", "y"])
+    with pytest.warns(
+        syncline.GeoreferenceWarning, match="no coordinates along its axes"
+    ) as told_of:
+        syncline.sweep(mean, part, iterations=1, output=output, overwrite=True)
+    assert told_of[-1].filename == __file__, "the line of the user"
     masked = rioxarray.open_rasterio(path, masked=True).squeeze("band", drop=True)
     kept = syncline.sweep(mean, masked, iterations=3, nodata=np.nan)
     assert same(kept.fillna(-9999).values, expected)
     spread = syncline.sweep(mean, masked, iterations=3)
     assert np.isnan(spread.values).sum() > 12
+
+
+def test_a_part_of_a_rotated_picture_has_no_transform_of_the_whole(tmp_path, u):
+    rioxarray = pytest.importorskip("rioxarray")
+    from rasterio.transform import Affine
+
+    path, output = tmp_path / "u.tif", tmp_path / "o.tif"
+    place = Affine(8.0, 3.0, 5e5, 3.0, -8.0, 6e6)
+    written(path, u, crs="EPSG:32632", transform=place).close()
+    whole = rioxarray.open_rasterio(path).squeeze("band", drop=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", syncline.GeoreferenceWarning)
+        syncline.sweep(mean, whole, iterations=1, output=output)
+    assert told(output)[1].almost_equals(place)
+    with pytest.warns(syncline.GeoreferenceWarning, match="a part of another array"):
+        syncline.sweep(mean, whole[1:, 2:], iterations=1, output=output, overwrite=True)
+    assert told(output)[1].is_identity
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

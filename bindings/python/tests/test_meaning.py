@@ -371,3 +371,105 @@ def test_the_store_of_a_result_is_a_field_by_its_path(tmp_path, u):
     zarr.create_group(tmp_path / "none.zarr")
     with pytest.raises(syncline.FileError, match="without arrays"):
         syncline.sweep(mean, tmp_path / "none.zarr", iterations=0)
+
+
+# What is read in another way than it looks.
+
+
+def test_nan_as_the_fill_value_of_a_mask_must_be_no_number_of_the_field(u):
+    given = np.ma.MaskedArray(u.copy(), np.zeros(u.shape, bool), fill_value=np.nan)
+    given.mask[0, 0] = True
+    made = syncline.sweep(least, given, iterations=1)
+    assert np.array_equal(made.mask, given.mask)
+    given.data[2, 2] = np.nan
+    with pytest.raises(syncline.ArrayError, match="nan, the fill value of its mask, among"):
+        syncline.sweep(least, given, iterations=1)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_beside_a_huge_one_without_data_are_refused(u, sign):
+    xarray = pytest.importorskip("xarray")
+    largest = sign * np.finfo(np.float32).max
+    field = xarray.DataArray(u.astype(np.float32), dims=("y", "x"))
+    field[3, 4] = largest
+    for said in (sign * 3.4e38, sign * 3.40282e38):
+        field.attrs["_FillValue"] = np.float32(said)
+        with pytest.raises(syncline.ArrayError, match="nearly the same: say which one as nodata="):
+            syncline.sweep(least, field, iterations=1)
+    with pytest.warns(syncline.NodataWarning):
+        made = syncline.sweep(least, field, iterations=1, nodata=float(largest))
+    assert made[3, 4] == largest
+    field.attrs["_FillValue"] = largest
+    made = syncline.sweep(least, field, iterations=1)
+    assert (made.values == largest).sum() == 1
+
+
+@pytest.mark.parametrize("kind", ["array", "memmap", ".npy", ".zarr", "zarr", "dask", "xarray"])
+def test_a_mask_of_bool_is_one_however_it_comes(tmp_path, u, kind):
+    mask = u > np.median(u)
+    path = tmp_path / "mask.npy"
+    np.save(path, mask)
+    given = mask
+    if kind in (".zarr", "zarr"):
+        zarr = pytest.importorskip("zarr")
+        given = zarr.open_array(
+            tmp_path / "m.zarr", mode="w", shape=u.shape, dtype=bool, chunks=(7, 5)
+        )
+        given[:] = mask
+        given = tmp_path / "m.zarr" if kind == ".zarr" else given
+    elif kind == ".npy":
+        given = path
+    elif kind == "memmap":
+        given = np.load(path, mmap_mode="r")
+    elif kind == "dask":
+        given = pytest.importorskip("dask.array").from_array(mask, chunks=5)
+    elif kind == "xarray":
+        given = pytest.importorskip("xarray").DataArray(mask)
+
+    def where(u, m):
+        return np.where(m, u.old.w, u.old.e)
+
+    right = syncline.sweep(where, u, mask, iterations=2)
+    by_bytes = syncline.sweep(
+        lambda u, m: np.where(m != 0, u.old.w, u.old.e), u, mask.view(np.uint8), iterations=2
+    )
+    assert same(right, by_bytes)
+    assert same(syncline.sweep(where, u, given, iterations=2), right)
+
+
+@pytest.mark.parametrize("value", [300.0, -3.0, np.nan, np.inf])
+def test_a_number_that_the_type_asked_for_does_not_hold_is_refused(tmp_path, u, value):
+    given = np.floor(abs(u))
+    given[3, 3] = value
+    np.save(tmp_path / "u.npy", given)
+    masked = np.ma.MaskedArray(given, np.zeros(u.shape, bool))
+    masked[0, 0] = np.ma.masked
+    for one in (given, tmp_path / "u.npy", masked):
+        with pytest.raises(syncline.ArrayError, match="which uint8 does not hold"):
+            syncline.sweep(least, one, iterations=1, dtype="uint8", nodata=0)
+    masked[3, 3] = np.ma.masked
+    made = syncline.sweep(least, masked, iterations=1, dtype="uint8", nodata=255)
+    assert made.mask[3, 3] and made.dtype == np.uint8
+
+
+def test_a_number_beyond_the_edges_is_one_of_the_type():
+    with pytest.raises(syncline.KernelError, match="boundary is 1e\\+300, which float32 cannot"):
+        syncline.sweep(least, np.ones((4, 5), np.float32), iterations=1, boundary=1e300)
+    for number in (np.inf, 3e38):
+        syncline.sweep(least, np.ones((4, 5), np.float32), iterations=1, boundary=number)
+
+
+def test_coordinates_whose_attributes_say_nothing_go_to_a_store(tmp_path, u):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    rows, columns = map(np.arange, u.shape)
+    field = xarray.DataArray(u, {"lat": rows * 1.0, "lon": columns * 1.0}, ("lat", "lon"), "t")
+    field.lat.attrs["_FillValue"] = np.nan
+    made = syncline.sweep(least, field, iterations=1, output=tmp_path / "o.zarr")
+    assert "_FillValue" in field.lat.attrs, "the coordinate of the user stays"
+    assert same(made.values, syncline.sweep(least, u, iterations=1))
+    read = xarray.open_zarr(tmp_path / "o.zarr", consolidated=False)
+    assert np.array_equal(read.lat, rows)
+    field.attrs["how"] = b"by hand"
+    with pytest.raises(syncline.OutputError, match="the attribute 'how'"):
+        syncline.sweep(least, field, iterations=1, output=tmp_path / "p.zarr")

@@ -560,3 +560,18 @@ def test_numbers_of_numpy_beyond_the_edges():
     for wrong in (np.int64(300), np.float64(2.5), -1):
         with pytest.raises(syncline.KernelError, match="uint8 cannot be"):
             syncline.sweep(kernel, u, iterations=1, boundary=wrong)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64", "float64"])
+def test_a_point_without_a_neighbour_stays_whatever_the_types(dtype):
+    u = np.arange(20).reshape(4, 5).astype(dtype)
+    kernels = [
+        lambda u: np.where(u.old.w > 300, u, 7),
+        lambda u: np.where(u.old.w < 300, 7, u),
+        lambda u: np.where(np.where(u.old.w > 300, 1, 2) > 0, 7, u),
+        lambda u: 6 + u.old.w**0,
+    ]
+    right = np.full_like(u, 7)
+    right[:, 0] = u[:, 0]
+    for kernel in kernels:
+        assert np.array_equal(syncline.sweep(kernel, u, iterations=1), right)

@@ -115,23 +115,27 @@ class Given:
 class Wanted:
     """What is asked of an array: its name, a type, and the number that the user says is no data.
 
-    With ``is_whole`` that is all that the sweep knows of it, as the kernel is a description.
+    With ``is_whole`` that is all that the sweep knows of it, as the kernel is a description. An
+    array that is no field may be of bool, a mask: it has 0 and 1 of uint8, and ``is_mask`` is set.
     """
 
-    def __init__(self, name, dtype=None, nodata=None, is_whole=False):
+    def __init__(self, name, dtype=None, nodata=None, is_whole=False, is_field=True):
         self.name, self.dtype, self.nodata, self.is_whole = name, dtype, nodata, is_whole
+        self.is_field, self.is_mask = is_field, False
 
     def meaning(self, dtype, attributes=(), encoding=()):
         """Return what the numbers of an array of a type mean."""
+        if not self.is_field and np.dtype(dtype).kind == "b":
+            self.is_mask, self.dtype = True, np.dtype("uint8")
         kind = _type(self.name, dtype if self.dtype is None else self.dtype, dtype)
         told = self.nodata, attributes, encoding, self.is_whole
         return Meaning(self.name, dtype, kind, *told)
 
 
-def open_array(array, wanted, stage, is_field=True):
-    """Return an array of the user, whatever it is, as `Given`; a mask of bool has 0 and 1."""
+def open_array(array, wanted, stage):
+    """Return an array of the user, whatever it is, as `Given`."""
     try:
-        return _opened(array, wanted, stage, is_field)
+        return _opened(array, wanted, stage)
     except Error:
         raise
     except MemoryError as error:
@@ -146,10 +150,8 @@ def _unread(name, error):
     return kind(f"{name} cannot be read: {type(error).__name__}: {error}")
 
 
-def _opened(array, wanted, stage, is_field):
+def _opened(array, wanted, stage):
     name = wanted.name
-    if not is_field and getattr(getattr(array, "dtype", None), "kind", None) == "b":
-        array = array.view(np.uint8) if isinstance(array, np.ndarray) else array.astype("uint8")
     if isinstance(array, (str, bytes, os.PathLike)):
         return _of_path(os.fsdecode(array), wanted, stage)
     module = package_of(array)
@@ -215,6 +217,8 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     name, shape = wanted.name, array.shape
     array = meaning.numbers(array)
     kind = _type(name, array.dtype if wanted.dtype is None else wanted.dtype)
+    if wanted.is_mask and array.dtype.kind == "b":
+        array = array.view(kind)
     _check_shape(name, shape)
     mapping = _mapping_of(array)
     files = () if mapping is None or not _maps(mapping) else (os.fspath(mapping.filename),)
@@ -256,7 +260,7 @@ def _of_masked(array, wanted, stage, told=()):
     meaning = wanted.meaning(array.dtype, told)
     # Of what has data no point may be taken for one without.
     is_chosen = is_masked and wanted.nodata is None and meaning.nodata is not None
-    if is_chosen and (array == array.dtype.type(fill)).any():
+    if is_chosen and (array != array if fill != fill else array == array.dtype.type(fill)).any():
         raise ArrayError(
             f"{wanted.name} has {fill}, the fill value of its mask, among its numbers: set "
             "another fill_value"

@@ -37,8 +37,8 @@ class GeoTiff:
         self.blocks = file.block_shapes[0]
         if MaskFlags.per_dataset in file.mask_flag_enums[0] and self._hides():
             raise ArrayError(
-                f"{path} has a mask beside its numbers: points without data need a number of "
-                "their own, its nodata"
+                f"{path} has a mask beside its numbers, which hides points: points without data "
+                "need a number of their own, its nodata, and no other point may have it"
             )
         self._path, self.profile = path, dict(file.profile)
         self.dtype, self.nodata = file.dtypes[0], file.nodata
@@ -59,11 +59,17 @@ class GeoTiff:
             self.profile.pop("photometric", None)
 
     def _hides(self):
-        """Return whether the mask beside the numbers hides any of them."""
-        return not all(
-            self._file.read_masks(1, window=window).all()
-            for window in windows(self.shape, 1, self.blocks)
-        )
+        """Return whether the mask beside the numbers hides any that its nodata does not."""
+        nodata = self._file.nodata
+        for window in windows(self.shape, np.dtype(self._file.dtypes[0]).itemsize, self.blocks):
+            hidden = self._file.read_masks(1, window=window) == 0
+            if not hidden.any():
+                continue
+            some = self._file.read(1, window=window)
+            has_none = some != some if nodata != nodata else some == nodata
+            if nodata is None or not np.all(has_none[hidden]):
+                return True
+        return False
 
     @property
     def attributes(self):
@@ -204,6 +210,10 @@ def place_of(field):
         return {}
     if all(_is(axis, names) for axis, names in zip(axes, (_DOWN, _ACROSS))) or crs is not None:
         transform = _checked(field.name, axes, transform)
+    # A part of an array of zarr is one of numpy, and has no attributes.
+    may_be_part = hasattr(array, "coords") and all(axis is None for axis in axes)
+    if transform is not None and may_be_part:
+        transform = _confirmed(field.name, there, dims, transform)
     return {key: one for key, one in (("crs", crs), ("transform", transform)) if one is not None}
 
 
@@ -285,6 +295,36 @@ def _checked(name, axes, transform):
         steps.append(float(step))
     dy, dx = steps
     return Affine(dx, 0, float(across[0]) - dx / 2, 0, dy, float(down[0]) - dy / 2)
+
+
+def _confirmed(name, coordinates, dims, transform):
+    """Return a transform that is told of an array without coordinates along its axes.
+
+    A rotated picture has coordinates of two dimensions. A part of an array has kept the transform
+    of the whole.
+    """
+    across, down = (coordinates.get(one) for one in ("xc", "yc"))
+    if across is not None and down is not None and across.dims == down.dims == tuple(dims):
+        steps = transform.a, transform.b, transform.d, transform.e
+        for at in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
+            row, column = (n % length + 0.5 for n, length in zip(at, across.shape))
+            x = transform.a * column + transform.b * row + transform.c
+            y = transform.d * column + transform.e * row + transform.f
+            far = max(abs(float(across[at]) - x), abs(float(down[at]) - y))
+            if not far <= _UNEVEN * max(map(abs, steps)):
+                warn(
+                    f"the transform of {name} is not that of its coordinates xc and yc, so the "
+                    f"output has none: {name} is a part of another array",
+                    GeoreferenceWarning,
+                )
+                return None
+        return transform
+    warn(
+        f"{name} has a transform, but no coordinates along its axes that confirm it: that of the "
+        "output is wrong if this is a part of another array",
+        GeoreferenceWarning,
+    )
+    return transform
 
 
 def _describe(file, attributes):

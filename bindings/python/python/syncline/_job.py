@@ -59,14 +59,13 @@ class Job:
             nodata = _nodata_of_text(kernel)
         self.outputs = self._outputs(stage, options)
         count = len(self.fields)
+        asked = [
+            Wanted(name, dtype if n < count else None, nodata.get(name), is_text, n < count)
+            for n, (name, _) in enumerate(self.fields + extra)
+        ]
         self.arrays = [
-            open_array(
-                array,
-                Wanted(name, dtype if n < count else None, nodata.get(name), is_text),
-                stage,
-                n < count,
-            )
-            for n, (name, array) in enumerate(self.fields + extra)
+            open_array(array, wanted, stage)
+            for (_, array), wanted in zip(self.fields + extra, asked)
         ]
         first = self.arrays[0]
         for array in self.arrays[1:]:
@@ -81,15 +80,9 @@ class Job:
             # What the user says, and for the other arrays what they say themselves.
             told = zip(names, self.arrays)
             nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
-        is_mask = [
-            getattr(getattr(array, "dtype", None), "kind", None) == "b" for _, array in extra
-        ]
         self.ready = prepare(
             kernel,
-            [
-                "bool" if is_bool else array.dtype
-                for array, is_bool in zip(self.arrays, [False] * count + is_mask)
-            ],
+            ["bool" if wanted.is_mask else one.dtype for one, wanted in zip(self.arrays, asked)],
             count,
             len(first.shape),
             options["boundary"],

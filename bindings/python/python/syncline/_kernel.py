@@ -8,6 +8,7 @@ import numpy as np
 from . import _syncline
 from ._errors import ArgumentError, KernelError, SlowKernelWarning
 from ._functions import Function, identity
+from ._meaning import as_held
 from ._plain import plain
 from ._sizes import element_type
 from ._text import EXACT, written_name
@@ -244,6 +245,17 @@ def _edges(dimensions, boundary):
     return f"{{ {inside} }}"
 
 
+def _check_boundary(boundary, dtypes):
+    """Refuse a number beyond the edges that would be infinite in the type of a field."""
+    given = boundary.values() if isinstance(boundary, dict) else boundary
+    for value in given if isinstance(boundary, (dict, list, tuple)) else [boundary]:
+        if value is None or isinstance(value, str):
+            continue
+        for dtype in map(np.dtype, dtypes):
+            if dtype.kind == "f" and as_held(real_number(value, "boundary"), dtype) is None:
+                raise KernelError(f"boundary is {value!r}, which {dtype} cannot hold")
+
+
 class Ready:
     """A kernel for arrays of known types.
 
@@ -297,6 +309,7 @@ def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
     function = made.function if made else kernel
     names = parameters(function)
     said = options(names, dimensions, boundary, nodata, directions)
+    _check_boundary(boundary, dtypes[:fields])
     try:
         traced = trace(function, dtypes, dimensions, said)
     except Untraceable as error:

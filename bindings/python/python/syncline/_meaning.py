@@ -17,6 +17,7 @@ What xarray has decoded is in ``encoding``: its numbers are values, and NaN is o
 
 import base64
 import binascii
+import contextlib
 import os
 import struct
 import sys
@@ -108,6 +109,14 @@ class Meaning:
             for other in others
             if other == other and not _same(other, self.nodata, self.target)
         ]
+        # Near the end of its type, where writers round it, other readers take more for no data.
+        self._is_huge = (
+            told is None
+            and self.dtype.kind == "f"
+            and self.nodata is not None
+            and np.isfinite(self.nodata)
+            and abs(self.nodata) > np.finfo(self.dtype).max / 4
+        )
         self._bounds(dict(encoding))
 
     def _refuse_packed(self):
@@ -206,6 +215,7 @@ class Meaning:
             raise self._masked()
         if part.ndim and part.dtype.kind in "fiu":
             self._check(part)
+        self._check_held(part)
         return part
 
     def _without_mask(self, part):
@@ -214,7 +224,28 @@ class Meaning:
             return part.data
         if self.nodata is None or mask.dtype != bool:
             raise self._masked()
-        return part.astype(self.target, copy=False).filled(self.nodata)
+        self._check_held(part)
+        with np.errstate(invalid="ignore"):  # of what the mask hides
+            return part.astype(self.target, copy=False).filled(self.nodata)
+
+    def _check_held(self, part):
+        """Refuse numbers that the whole type which they become does not hold: they would wrap."""
+        if self.target.kind not in "iu" or part.dtype.kind not in "fiu":
+            return
+        if np.can_cast(part.dtype, self.target):
+            return
+        info = np.iinfo(self.target)
+        for window in windows(part.shape, part.itemsize) if part.ndim else ((),):
+            some = part[window]
+            # Not of numpy.clip, as float32 has no 2**31 - 1.
+            for one in (some.min(), some.max()):
+                if one is np.ma.masked:
+                    continue
+                if not (np.isfinite(one) and info.min <= int(one) <= info.max):
+                    raise ArrayError(
+                        f"{self.name} has the value {one}, which {self.target} does not hold: "
+                        "clip it before, or leave dtype= out"
+                    )
 
     def _masked(self):
         return ArrayError(
@@ -223,10 +254,19 @@ class Meaning:
         )
 
     def _check(self, part):
-        if not self._others and self._low is None and self._high is None:
+        if not (self._others or self._is_huge) and self._low is None and self._high is None:
             return
         for window in windows(part.shape, part.itemsize):
             some = part[window]
+            if self._is_huge:
+                half = self.nodata / 2
+                beside = np.isfinite(some) & (some != self.nodata)
+                beside &= some < half if half < 0 else some > half
+                if beside.any():
+                    raise ArrayError(
+                        f"{self.name} has the value {some[beside][0]!s}, but its nodata is "
+                        f"{self.nodata}, which is nearly the same: say which one as nodata="
+                    )
             for other in self._others:
                 if (some == other).any():
                     keys = ", ".join(key for key in NODATA if key in self._attributes)
@@ -377,6 +417,9 @@ def _shown(value):
 def warn(message, kind=NodataWarning):
     """Warn the caller of this package."""
     here, frame, level = os.path.dirname(__file__), sys._getframe(1), 2
-    while frame is not None and os.path.dirname(frame.f_code.co_filename) == here:
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if os.path.dirname(name) != here and name != contextlib.__file__:
+            break
         frame, level = frame.f_back, level + 1
     warnings.warn(message, kind, stacklevel=level)

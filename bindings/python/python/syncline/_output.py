@@ -55,6 +55,11 @@ def _write_coordinates(array, store):
 
     options = {"mode": "w", "consolidated": False, "zarr_format": 3}
     given = array.coords.to_dataset().drop_encoding()
+    for name, coordinate in given.coords.items():
+        # A number that no point has says nothing; xarray itself has written NaN here.
+        for key in NODATA[:2]:
+            if key in coordinate.attrs and _is_absent(coordinate.attrs[key], coordinate.values):
+                given[name].attrs.pop(key)
     with warnings.catch_warnings():
         # Names and types that only some readers know: what xarray reads is compared.
         warnings.simplefilter("ignore")
@@ -73,6 +78,14 @@ def _write_coordinates(array, store):
             raise ValueError(
                 f"xarray would read another coordinate {name!r}, because of its name or attributes"
             )
+
+
+def _is_absent(value, numbers):
+    """Return whether none of the numbers is this one."""
+    value = np.asarray(value)
+    if value.ndim or value.dtype.kind not in "fiu" or numbers.dtype.kind not in "fiu":
+        return False
+    return not ((numbers != numbers) if value != value else (numbers == value)).any()
 
 
 def _in_json(value):
@@ -258,11 +271,13 @@ class Output:
         check_chunks(self.path, field.shape, size, chunks, self._stage.memory)
         facts = {"shape": field.shape, "dtype": field.dtype, "chunks": tuple(chunks)}
         if self._has_store(field):
-            attributes = {
-                key: _in_json(value)
-                for key, value in field.attributes.items()
-                if key not in NODATA[:2]
-            }
+            attributes = {}
+            for key, value in field.attributes.items():
+                if key not in NODATA[:2]:
+                    try:
+                        attributes[key] = _in_json(value)
+                    except (TypeError, ValueError) as error:
+                        raise ValueError(f"the attribute {key!r}: {error}") from error
             _check_in_store(origin, attributes, field.dtype)
             mapping = origin.encoding.get("grid_mapping")
             if mapping in origin.coords:

@@ -84,12 +84,12 @@ def sweep(
         Go on where an interrupted run into this output ended, or add iterations to its result;
         begin if there is neither. The kernel, its functions and the arrays must be the same.
     boundary : str, number, tuple or dict, optional
-        What is beyond the edges, for all axes, or a tuple, the first axis first, or a dict by axis
-        (``{1: "periodic"}``): ``"fixed"`` (points that lack a neighbour keep their values; the
-        default, also called ``"none"``), ``"nearest"``, ``"reflect"`` (as ``numpy.pad``; Dask's, of
-        depth 1, is ``"nearest"`` here), a number, or, along the last axis of explicit kernels,
-        ``"periodic"``. A point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever
-        is beyond the other axes.
+        What is beyond the edges, for all axes, or a tuple, the first axis first, or a dict by axis,
+        its number or ``"planes"``, ``"rows"``, ``"columns"`` (``{1: "periodic"}``): ``"fixed"``
+        (points that lack a neighbour keep their values; the default, also called ``"none"``),
+        ``"nearest"``, ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here),
+        a number, or, along the last axis of explicit kernels, ``"periodic"``. A point of which one
+        neighbour is beyond a ``"fixed"`` edge stays, whatever is beyond the other axes.
     nodata : number or dict, optional
         The value of the field, or of each array, that means no data [default: what the arrays say,
         as their attributes ``_FillValue`` or ``missing_value``, the nodata of a GeoTIFF, or the
@@ -101,7 +101,8 @@ def sweep(
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
         others are ``"south-west"`` and ``"north-east"``.
     dtype : dtype, optional
-        Convert the fields to this type first.
+        Convert the fields to this type first. A whole type drops fractions; a number that it does
+        not hold is refused.
     chunks : tuple of int, optional
         The chunks of an output in ``.zarr``.
     threads : int, optional

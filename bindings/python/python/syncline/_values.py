@@ -153,7 +153,11 @@ def choose(condition, then, other):
 
 
 def compared(trace, op, left, right):
-    """Return a comparison of two operands; `numpy.bool_` if it is known."""
+    """Return a comparison of two operands.
+
+    One of which the result is known reads its operands nevertheless: whether a point lacks a
+    neighbour is no matter of the types.
+    """
     left, right = operand(trace, left), operand(trace, right)
     if isinstance(left, Condition) and isinstance(right, Condition):
         raise trace.untraceable("comparisons cannot be compared: join them by `&`, `|`, `~`")
@@ -169,12 +173,17 @@ def compared(trace, op, left, right):
                 then, other = (
                     bool(compare(one, given) if is_left else compare(given, one)) for one in two
                 )
-            return np.bool_(then) if then == other else condition if then else ~condition
+            if then == other:
+                return condition | ~condition if then else condition & ~condition
+            return condition if then else ~condition
         if value.dtype.kind in "iu" and np.asarray(given).dtype.kind in "biu":
             # numpy compares whole numbers of any types by what they are.
             info, whole = np.iinfo(value.dtype), int(given)
             if not info.min <= whole <= info.max:
-                return np.bool_(compare(0, whole) if is_left else compare(whole, 0))
+                least = lifted(trace, info.min, value.dtype)
+                always = Condition(trace, ">=", (lifted(trace, value, value.dtype), least))
+                is_true = compare(0, whole) if is_left else compare(whole, 0)
+                return always if is_true else ~always
             given = value.dtype.type(whole)
             left, right = (value, given) if is_left else (given, value)
     types = [one.dtype if isinstance(one, Operand) else one for one in (left, right)]
@@ -293,7 +302,11 @@ class Operand:
                 result = value if result is None else result * value
             power >>= 1
             value = value * value if power else value
-        return number(trace, None, dtype.type(1)) if result is None else result
+        if result is None:
+            one = number(trace, None, dtype.type(1))
+            # 1 of NaN, too.
+            result = choose(Condition(trace, "==", (value, value)), one, one)
+        return result
 
     def __rpow__(self, _):
         raise self.trace.untraceable("a power by a value has no place in a description")

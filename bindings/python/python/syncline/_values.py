@@ -181,7 +181,7 @@ def compared(trace, op, left, right):
             info, whole = np.iinfo(value.dtype), int(given)
             if not info.min <= whole <= info.max:
                 least = lifted(trace, info.min, value.dtype)
-                always = Condition(trace, ">=", (lifted(trace, value, value.dtype), least))
+                always = Condition(trace, ">=", (lifted(trace, value, value.dtype), least), True)
                 is_true = compare(0, whole) if is_left else compare(whole, 0)
                 return always if is_true else ~always
             given = value.dtype.type(whole)
@@ -500,13 +500,16 @@ class Array(Value):
 
 
 class Condition(Operand):
-    """A comparison of values, for `numpy.where`; as a number it is 1 or 0."""
+    """A comparison of values, for `numpy.where`; as a number it is 1 or 0.
 
-    __slots__ = ("args", "op", "size", "trace")
+    ``known`` is its result, if all values have the same.
+    """
+
+    __slots__ = ("args", "known", "op", "size", "trace")
     dtype = np.dtype(bool)
 
-    def __init__(self, trace, op, args):
-        self.trace, self.op, self.args = trace, op, args
+    def __init__(self, trace, op, args, known=None):
+        self.trace, self.op, self.args, self.known = trace, op, args, known
         # The number of comparisons, each of which becomes a branch.
         self.size = sum(arg.size for arg in args) if op in _JOINS else 1
         if self.size > _MOST_COMPARISONS:
@@ -528,7 +531,8 @@ class Condition(Operand):
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __invert__(self):
-        return Condition(self.trace, "not", (self,))
+        known = None if self.known is None else not self.known
+        return Condition(self.trace, "not", (self,), known)
 
     def __pos__(self):
         return computed(self.trace, "+", operator.pos, self)
@@ -537,6 +541,8 @@ class Condition(Operand):
         raise self.trace.untraceable("a comparison is no key, as it is not known yet")
 
     def __bool__(self):
+        if self.known is not None:
+            return self.known
         at = self.trace.line()
         text = at[2] if at else ""
         for name in ("min", "max"):

@@ -659,6 +659,27 @@ def test_short_axes_are_reflected_as_numpy_pads_them():
 
 
 @pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
+def test_a_plain_function_has_all_of_a_scalar():
+    u = np.arange(20, dtype=np.int16).reshape(4, 5) * 50
+
+    def to_bytes(u):
+        return u.astype("i1")
+
+    def halves(u):
+        return u.item() // 2 + u.old.w.bit_count()
+
+    with pytest.warns(syncline.SlowKernelWarning):
+        made = syncline.sweep(to_bytes, u, iterations=1)
+    assert same(made, u.astype("i1").astype(np.int16))
+    with pytest.warns(syncline.SlowKernelWarning):
+        made = syncline.sweep(halves, u, iterations=1)
+    right = u.copy()
+    right[:, 1:] = u[:, 1:] // 2 + np.bitwise_count(u[:, :-1])
+    assert same(made, right)
+    with pytest.raises(syncline.KernelError, match="no neighbour 'north'"):
+        syncline.sweep(lambda u: u.north, u, iterations=1)
+
+
 def test_a_plain_lambda_reads_what_it_names_itself(u):
     # fmt: off
     both = [lambda u: u.old.n if u > 0.5 else u + 0.1, lambda u: u.old.s if u > 0.5 else u + 0.2]

@@ -336,7 +336,7 @@ class Operand:
         """Return the value converted to another type."""
         dtype = np.dtype(dtype)
         if dtype.name not in DTYPES:
-            raise self.trace.error(f"{dtype} is not one of {', '.join(DTYPES)}")
+            raise self.trace.untraceable(f"{dtype} is not one of {', '.join(DTYPES)}")
         return lifted(self.trace, self, dtype)
 
     def __array_function__(self, function, types, args, options):
@@ -474,6 +474,10 @@ class Array(Value):
             return self._read(known[name])
         if name.startswith("__"):
             raise AttributeError(name)
+        if hasattr(np.generic, name):
+            raise self.trace.untraceable(
+                f"there is no neighbour {name!r}: only numbers have .{name}"
+            )
         raise self.trace.error(
             f"there is no neighbour {name!r} in {self.trace.dimensions} dimension(s): they are "
             f"{', '.join(known)}, or given by offsets, such as u[{', '.join('0' * (3 - beyond))}]"

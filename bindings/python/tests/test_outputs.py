@@ -132,6 +132,21 @@ def test_an_input_is_never_the_output(tmp_path, monkeypatch, u, suffix):
     assert same(read(path), u) and same(read(other), u)
 
 
+def test_a_mapped_file_is_an_input_whatever_the_number_of_its_device(tmp_path, monkeypatch, u):
+    path, other = tmp_path / "with a space.npy", tmp_path / "o.npy"
+    np.save(path, u)
+    mapped = np.load(path, mmap_mode="r")
+    # As subvolumes of btrfs have it.
+    monkeypatch.setattr(os, "makedev", lambda *_: -1)
+    refused("is the input", mean, mapped, output=path)
+    np.save(other, u + 1)
+    os.replace(other, path)
+    # The mapped file has no name any more.
+    assert same(np.asarray(syncline.sweep(mean, mapped, iterations=0, output=other)), u)
+    syncline.sweep(mean, mapped, iterations=0, output=path, overwrite=True)
+    assert same(np.load(path), u)
+
+
 def test_an_output_does_not_hold_an_input(tmp_path, u):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(tmp_path / "o.zarr", mode="w")

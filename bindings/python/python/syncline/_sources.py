@@ -212,12 +212,14 @@ def maps(mapping):
         found = os.stat(path)
         with open("/proc/self/maps") as lines:
             for line in lines:
-                span, _, _, device, inode = line.split(maxsplit=5)[:5]
+                span, _, _, device, inode, *name = line.rstrip("\n").split(maxsplit=5)
                 low, high = (int(end, 16) for end in span.split("-"))
                 if low <= address < high:
                     major, minor = (int(part, 16) for part in device.split(":"))
-                    there = os.makedev(major, minor), int(inode)
-                    return there == (found.st_dev, found.st_ino)
+                    # Subvolumes of btrfs have other numbers here; a name may be that of a new file.
+                    is_there = os.makedev(major, minor) == found.st_dev
+                    is_there |= name == [os.path.realpath(path)]
+                    return is_there and int(inode) == found.st_ino
     except (OSError, ValueError):
         return False
     return False

@@ -74,12 +74,14 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete. A link is followed, and no input is ever the output. A ``DataArray`` goes to a
-        ``.zarr`` with its coordinates and attributes, and to a ``.tif`` with its CRS and transform,
-        as far as it tells them. Several fields have a list, in the order in which they are given,
-        or a dict by name; only outputs in ``.npy``, in one folder, can be resumed then.
+        complete. A link is followed. A file or a store that an array is known to be read from is
+        never the output, and neither is a path inside it. A ``DataArray`` goes to a ``.zarr`` with
+        its coordinates and attributes, and to a ``.tif`` with its CRS and transform, as far as it
+        tells them. Several fields have a list, in the order in which they are given, or a dict by
+        name; only outputs in ``.npy``, in one folder, can be resumed then.
     overwrite : bool
-        Replace an existing output, and what an interrupted run has left.
+        Replace an existing output, a ``.zarr`` with all that is in it, and what an interrupted run
+        has left.
     resume : bool
         Go on where an interrupted run into this output ended, or add iterations to its result;
         begin if there is neither. The kernel, its functions and the arrays must be the same.

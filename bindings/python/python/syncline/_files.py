@@ -104,7 +104,8 @@ class Stage:
             try:
                 os.replace(path, kept)
             except OSError:
-                os.remove(kept)
+                with contextlib.suppress(OSError):
+                    os.remove(kept)
                 break
             return kept
         self._left.add(folder)
@@ -224,7 +225,9 @@ def obstacle(path):
     In a sticky folder, such as ``/tmp``, a file can be replaced by its owner and that of the folder
     only. A folder is moved and removed, so all folders inside it must be writable.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with told("look at", path), contextlib.suppress(FileNotFoundError):
+        if os.path.ismount(path):
+            return "another file system is mounted there"
         if _is_stuck(os.stat(folder_of(path)), os.lstat(path)):
             return "it belongs to another user, and its folder is sticky"
         if os.path.islink(path) or not os.path.isdir(path):

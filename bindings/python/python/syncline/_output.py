@@ -214,8 +214,10 @@ class Output:
             self._replace(self._part)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
-            kept = self._stage.keep(self.npy, os.path.basename(self.target))
-            message = f"cannot write {self.path}: {error}; the result is in {kept}"
+            message = f"cannot write {self.path}: {error}"
+            if os.path.lexists(self.npy):
+                kept = self._stage.keep(self.npy, os.path.basename(self.target))
+                message += f"; the result is in {kept}"
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(message) from error
 

@@ -47,6 +47,7 @@ from ._meaning import (
     package_of,
     refuse_masks_in,
 )
+from ._sources import ZARR, files_of, mapping_of, maps
 from ._values import DTYPES
 
 #: The packages whose arrays are read in parts.
@@ -68,7 +69,7 @@ class Given:
     """An array that a user has given.
 
     ``nodata`` is the value that means no data, if there is one. ``attributes`` are those of a
-    result in its place. ``files`` are those that are read: no output may be one of them.
+    result in its place. ``source`` is what the user has given.
     """
 
     def __init__(
@@ -82,12 +83,16 @@ class Given:
         origin=None,
         nodata=None,
         told=(),
-        files=(),
     ):
         self.name, self.dtype, self.shape, self._given = name, dtype, tuple(shape), given
         self.wrap = wrap or (lambda result: result)
         self.keep, self.origin, self.nodata = keep, origin, nodata
-        self.attributes, self.files = attributes_of_result(told, nodata, dtype), files
+        self.attributes, self.source = attributes_of_result(told, nodata, dtype), None
+
+    @property
+    def files(self):
+        """The files and folders that are read: no output may be one of them."""
+        return files_of(self.source)
 
     @property
     def nbytes(self):
@@ -135,13 +140,15 @@ class Wanted:
 def open_array(array, wanted, stage):
     """Return an array of the user, whatever it is, as `Given`."""
     try:
-        return _opened(array, wanted, stage)
+        given = _opened(array, wanted, stage)
     except Error:
         raise
     except MemoryError as error:
         raise MemoryBoundError(f"{wanted.name} does not fit into memory: {error}") from error
     except Exception as error:  # of the package that has made it
         raise _unread(wanted.name, error) from error
+    given.source = array
+    return given
 
 
 def _unread(name, error):
@@ -220,9 +227,8 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     if wanted.is_mask and array.dtype.kind == "b":
         array = array.view(kind)
     _check_shape(name, shape)
-    mapping = _mapping_of(array)
-    files = () if mapping is None or not _maps(mapping) else (os.fspath(mapping.filename),)
-    facts = {"origin": origin, "nodata": meaning.nodata, "told": told, "files": files}
+    mapping = mapping_of(array)
+    facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
     path = _file_of(array) if array.dtype == kind else None
     if path is not None and array.ndim > 1:
         return Given(name, kind, shape, path, wrap, array, **facts)
@@ -289,18 +295,9 @@ def _at_least_two(shape):
     return [1, *shape] if len(shape) == 1 else list(shape)
 
 
-def _mapping_of(array):
-    """Return the mapped file that an array is a view of; `None` for an array in memory."""
-    while array is not None and not isinstance(array, np.memmap):
-        array = array.base if isinstance(array, np.ndarray) else None
-    if array is None or array.filename is None or not isinstance(array._mmap, mmap.mmap):
-        return None
-    return array
-
-
 def _file_of(array):
     """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
-    root = _mapping_of(array)
+    root = mapping_of(array)
     if root is None:
         return None
     if not array.flags.c_contiguous or array.dtype.byteorder == ">":
@@ -322,31 +319,12 @@ def _file_of(array):
     if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
         return None
     # Another file may have the name by now.
-    if not _maps(root):
+    if not maps(root):
         return None
     if root.mode != "r" and root.mode != "c":
         root.flush()
     # Changes of a private mapping are in memory only.
     return path if root.mode != "c" else None
-
-
-def _maps(mapping):
-    """Return whether a mapping is that of the file which has its path now."""
-    address = np.frombuffer(mapping._mmap, np.uint8).ctypes.data
-    path = os.fspath(mapping.filename)
-    try:
-        found = os.stat(path)
-        with open("/proc/self/maps") as maps:
-            for line in maps:
-                span, _, _, device, inode = line.split(maxsplit=5)[:5]
-                low, high = (int(end, 16) for end in span.split("-"))
-                if low <= address < high:
-                    major, minor = (int(part, 16) for part in device.split(":"))
-                    there = os.makedev(major, minor), int(inode)
-                    return there == (found.st_dev, found.st_ino)
-    except (OSError, ValueError):
-        return False
-    return False
 
 
 def _of_path(path, wanted, stage):
@@ -377,7 +355,7 @@ def _is_in_zarr(path):
     if not os.path.isdir(path):
         return any(parent.suffix.lower() == ".zarr" for parent in pathlib.PurePath(path).parents)
     with contextlib.suppress(OSError):
-        return not {"zarr.json", ".zarray", ".zgroup"}.isdisjoint(os.listdir(path))
+        return not ZARR.isdisjoint(os.listdir(path))
     return False
 
 
@@ -498,8 +476,6 @@ def _of_xarray(array, wanted, stage):
         chunks = [said.get(dim) or 1 for dim in array.dims]
     read = _reader(meaning, lambda window: array.isel(dict(zip(array.dims, window))).data)
     copy = stage.copier(name, array.shape, kind, read, chunks)
-    source = array.encoding.get("source")
-    facts["files"] = (source,) if isinstance(source, str) else ()
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
 
 
@@ -547,18 +523,7 @@ def _of_lazy(array, wanted, stage, path=None):
     # dask has the sizes of all chunks along an axis, zarr has one, and files may have none.
     chunks = getattr(array, "chunks", None) or (1,) * array.ndim
     copy = stage.copier(name, array.shape, kind, read, chunks)
-    files = _files_of(array)
-    return Given(name, kind, array.shape, copy, nodata=meaning.nodata, files=files, **facts)
-
-
-def _files_of(array):
-    """Return the files of an array of zarr, or of a file of HDF5, as far as it tells them."""
-    place = getattr(array, "store_path", None)
-    root = getattr(getattr(place, "store", None), "root", None)
-    if root is not None:
-        return (os.path.join(os.fspath(root), place.path),)
-    name = getattr(getattr(array, "file", None), "filename", None)
-    return (name,) if isinstance(name, str) else ()
+    return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
 
 
 def _of_tiff(file, path, wanted, stage):
@@ -568,5 +533,5 @@ def _of_tiff(file, path, wanted, stage):
     kind = meaning.target.name
     read = _reader(meaning, file.read, path)
     copy = stage.copier(wanted.name, file.shape, kind, read, file.blocks)
-    facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes, "files": (path,)}
+    facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes}
     return Given(wanted.name, kind, file.shape, copy, **facts)

@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import shutil
+import stat
 import tempfile
 import time
 
@@ -30,15 +31,16 @@ class Stage:
     def __init__(self, output, memory=None):
         #: The bytes that may be taken, and those that copies have taken.
         self.memory, self.taken = allowed(memory), 0
-        self._home = None if output is None else folder_of(output)
-        self._folders, self._locks, self._files = {}, [], 0
+        # Beside what a link leads to: that is replaced.
+        self._home = None if output is None else folder_of(os.path.realpath(output))
+        self._folders, self._locks, self._files, self._left = {}, [], 0, set()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         interrupt = None
-        for folder in self._folders.values():
+        for folder in set(self._folders.values()) - self._left:
             # Threads of a library that was interrupted may write for a moment.
             for _ in range(100):
                 try:
@@ -53,8 +55,8 @@ class Stage:
         if interrupt is not None:
             raise interrupt
 
-    def check_room(self, copies, results):
-        """Refuse copies and results for which the file system of the copies has no room.
+    def check_room(self, copies, results, others=()):
+        """Refuse copies and results for which a file system has no room.
 
         Parameters
         ----------
@@ -62,20 +64,59 @@ class Stage:
             The bytes of the copies of inputs.
         results : int
             The bytes of results that are beside them.
+        others : sequence of (str, int)
+            Folders, and the bytes of results in them.
         """
         home = self._home or tempfile.gettempdir()
-        with told("look at", home):
-            free = shutil.disk_usage(home).free
-        if free < copies + results:
-            result = f" and {told_size(results)} for results" if results else ""
-            raise FileError(
-                f"{home} has {told_size(free)} free, but the sweep needs {told_size(copies)} there "
-                f"for copies of its inputs{result}"
-            )
+        needs = {}
+        for folder, *sizes in (home, copies, results), *((path, 0, n) for path, n in others):
+            with told("look at", folder):
+                needed = needs.setdefault(os.stat(folder).st_dev, [folder, 0, 0])
+            needed[1:] = map(operator.add, needed[1:], sizes)
+        for folder, *sizes in needs.values():
+            with told("look at", folder):
+                free = shutil.disk_usage(folder).free
+            if free < sum(sizes):
+                of = "copies of its inputs", "results"
+                parts = [f"{told_size(n)} for {what}" for n, what in zip(sizes, of) if n]
+                raise FileError(
+                    f"{folder} has {told_size(free)} free, but the sweep needs "
+                    f"{' and '.join(parts)} there"
+                )
+
+    def keep(self, path, name):
+        """Keep a temporary file for the user; return its new path, which begins with a name.
+
+        The path is in the folder that holds the temporary one, so that no byte is copied. If none
+        can be had there, the file stays where it is.
+        """
+        folder = os.path.dirname(path)
+        for n in range(1000):
+            number = f"{os.getpid()}.{n}" if n else os.getpid()
+            kept = os.path.join(os.path.dirname(folder), f"{name}.{number}.npy")
+            try:
+                # No other process has the name then.
+                os.close(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            except FileExistsError:
+                continue
+            except OSError:
+                break
+            try:
+                os.replace(path, kept)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.remove(kept)
+                break
+            return kept
+        self._left.add(folder)
+        # A later process removes only folders with this file.
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(folder, "locked"))
+        return path
 
     def beside(self, output, suffix):
         """Return a new temporary path in the folder of an output."""
-        return self._new(folder_of(output), suffix)
+        return self._new(os.path.realpath(folder_of(output)), suffix)
 
     def file(self):
         """Return the path of a new temporary file."""
@@ -176,6 +217,41 @@ def _write(file, values, at):
         # In parts, between which signals are handled.
         done = os.pwrite(file, values[: 8 << 20], at)
         values, at = values[done:], at + done
+
+
+def obstacle(path):
+    """Return why this user cannot replace what has a path; `None` if there is no reason.
+
+    In a sticky folder, such as ``/tmp``, a file can be replaced by its owner and that of the folder
+    only. A folder is moved and removed, so all folders inside it must be writable.
+    """
+    with told("look at", path), contextlib.suppress(FileNotFoundError):
+        if os.path.ismount(path):
+            return "another file system is mounted there"
+        if _is_stuck(os.stat(folder_of(path)), os.lstat(path)):
+            return "it belongs to another user, and its folder is sticky"
+        if os.path.islink(path) or not os.path.isdir(path):
+            return None
+        for folder, names, files in os.walk(path):
+            found = os.stat(folder)
+            if not _may(folder, os.R_OK | os.W_OK | os.X_OK):
+                return f"{folder} may not be written to"
+            for name in (*names, *files) if found.st_mode & stat.S_ISVTX else ():
+                inner = os.path.join(folder, name)
+                if _is_stuck(found, os.lstat(inner)):
+                    return f"{inner} belongs to another user, and its folder is sticky"
+    return None
+
+
+def _is_stuck(folder, entry):
+    """Return whether the mode of a folder keeps this user from renaming an entry."""
+    user = os.geteuid()
+    is_sticky = folder.st_mode & stat.S_ISVTX
+    return bool(user and is_sticky) and user not in (folder.st_uid, entry.st_uid)
+
+
+def _may(path, mode):
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _remove_left(home):

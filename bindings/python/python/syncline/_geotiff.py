@@ -149,11 +149,16 @@ def _created(path, field, **options):
         yield file
 
 
+def beside(path):
+    """Return the files beside a path in which readers keep what they know of its numbers."""
+    return [path + suffix for suffix in _SIDECARS if os.path.lexists(path + suffix)]
+
+
 def forget(path):
     """Remove what readers have written beside a file that had this path before."""
-    for suffix in _SIDECARS:
+    for one in beside(path):
         with contextlib.suppress(FileNotFoundError):
-            os.remove(path + suffix)
+            os.remove(one)
 
 
 def check_place(field, other):

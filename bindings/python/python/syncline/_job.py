@@ -151,6 +151,9 @@ class Job:
         for place in places:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
+            for other in places:
+                if other.startswith(os.path.join(place, "")):
+                    raise OutputError(f"the output {other} lies in the output {place}")
         made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
         homes = {one.home for one in made}
         if len(made) > 1 and (len(homes) > 1 or not all(one.is_direct for one in made)):
@@ -168,17 +171,15 @@ class Job:
 
     def _check_outputs(self, stage):
         """Check all that the last step needs: it is done before the first."""
-        files = [file for array in self.arrays for file in array.files]
+        files = [file for array in self.arrays for file in array.files] if self.outputs else []
         for output, array in zip(self.outputs, self.arrays):
             output.check(array, files)
         copies = sum(array.nbytes for array in self.arrays if array.is_copied)
-        # The result, and one that is made of it.
-        results = [
-            array.nbytes * (1 if output.is_direct else 2)
-            for output, array in zip(self.outputs, self.arrays)
-        ]
-        if copies or not all(output.is_direct for output in self.outputs):
-            stage.check_room(copies, sum(results))
+        results = [(output, array.nbytes) for output, array in zip(self.outputs, self.arrays)]
+        # What the native part writes beside the copies, and then each result in its folder.
+        written = sum(nbytes for output, nbytes in results if not output.is_direct)
+        if copies or written:
+            stage.check_room(copies, written, [(output.home, nbytes) for output, nbytes in results])
 
     def _settings(self, stage, options):
         iterations = whole("iterations", 0, options["iterations"])
@@ -208,6 +209,12 @@ class Job:
             if options["overwrite"]
             else "refuse",
         }
+
+    @property
+    def can_resume(self):
+        """Whether a later run may go on from the passes of this one."""
+        is_kept = bool(self.outputs) and all(output.is_direct for output in self.outputs)
+        return is_kept and self.ready.unknown is None
 
     def given(self):
         """Return the arrays for the native part."""

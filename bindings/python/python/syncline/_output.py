@@ -19,9 +19,10 @@ import numpy as np
 from . import _geotiff, _syncline
 from ._arrays import dimensions_of, is_data_array
 from ._errors import ArgumentError, FileError, MemoryBoundError, OutputError
-from ._files import folder_of, package, told
+from ._files import folder_of, obstacle, package, told
 from ._meaning import NODATA, in_zarr
 from ._sizes import whole
+from ._sources import ZARR
 from ._windows import check_chunks, windows
 
 #: The name that xarray gives to a variable without one.
@@ -117,21 +118,24 @@ def _is_foreign(folder):
             is_there = os.path.samestat(known, os.stat(folder))
         except FileNotFoundError:
             return False
-    return is_there and bool(inside) and not inside & {"zarr.json", ".zgroup", ".zarray"}
+    return is_there and bool(inside) and not inside & ZARR
 
 
 class Output:
     """Where the result of one field goes: a `.npy` file, or another one that is made of it."""
 
     def __init__(self, path, stage, overwrite, chunks):
-        self.path = os.fsdecode(path)
+        given = self.path = os.fsdecode(path)
         # A folder may be named with a slash at its end.
-        self.path = self.path.rstrip("/") or self.path
+        while self.path.endswith(("/", "/.")) and self.path.strip("/."):
+            self.path = self.path.removesuffix(".").rstrip("/")
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
         self._chunks, self._stage = None, stage
         self._overwrite = overwrite
         if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
+        if self.path != given and self.suffix != ".zarr":
+            raise OutputError(f"the output {given} is the name of a folder, not of a file")
         if chunks is not None:
             if self.suffix != ".zarr":
                 raise OutputError("chunks= is for an output in .zarr")
@@ -158,6 +162,11 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         if self._is_folder and _is_foreign(self.target):
             raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
+        beside = _geotiff.beside(self.target) if self.suffix in (".tif", ".tiff") else ()
+        for path in (self.target, *beside) if os.path.lexists(self.target) else beside:
+            why = obstacle(path)
+            if why is not None:
+                raise OutputError(f"{path} cannot be replaced: {why}")
         self.npy = self._stage.file()
 
     @property
@@ -178,9 +187,11 @@ class Output:
             raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
-        if self.is_direct or self.suffix == ".npy":
+        if self.is_direct:
             return
         self._part = self._stage.beside(self.target, self.suffix)
+        if self.suffix == ".npy":
+            return
         try:
             if self._is_folder:
                 self._create_zarr(field)
@@ -196,29 +207,39 @@ class Output:
 
     def finish(self, field):
         """Bring the result to its place; return what views it."""
-        result = np.load(self.npy, mmap_mode="r")
-        if self.is_direct:
-            return result
+        if not self.is_direct:
+            self._write(field)
         try:
+            return self._view(field)
+        except Exception as error:
+            raise FileError(f"the result is in {self.path}, but: {error}") from error
+
+    def _write(self, field):
+        """Make the file of what the native part has written; what cannot be made leaves that."""
+        try:
+            result = np.load(self.npy, mmap_mode="r")
             if self._is_folder:
                 self._fill_zarr(result)
             elif self.suffix == ".npy":
-                self._part = self._stage.beside(self.target, self.suffix)
                 shutil.copyfile(self.npy, self._part)
             else:
                 _geotiff.write(self._part, result, field, self._stage.window)
             self._replace(self._part)
-            if not self._is_folder and self.suffix != ".npy":
-                _geotiff.forget(self.target)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
-            kept = f"{self.target}.{os.getpid()}.npy"
-            os.replace(self.npy, kept)
-            message = f"cannot write {self.path}: {error}; the result is in {kept}"
+            message = f"cannot write {self.path}: {error}"
+            if os.path.lexists(self.npy):
+                kept = self._stage.keep(self.npy, os.path.basename(self.target))
+                message += f"; the result is in {kept}"
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(message) from error
+
+    def _view(self, field):
+        """Return what views the result in its place; `None` for one that only its package reads."""
         if self.suffix == ".npy":
             return np.load(self.target, mmap_mode="r")
+        if not self._is_folder:
+            _geotiff.forget(self.target)
         if not self._has_store(field):
             return None
         import xarray

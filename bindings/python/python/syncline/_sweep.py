@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 
 from . import _syncline
-from ._errors import ArgumentError, ConvergenceWarning, Error
+from ._errors import ArgumentError, ConvergenceWarning, Error, FileError
 from ._files import Stage, path_of, remove
 from ._job import Job
 from ._progress import Bar
@@ -74,12 +74,14 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete. A link is followed, and no input is ever the output. A ``DataArray`` goes to a
-        ``.zarr`` with its coordinates and attributes, and to a ``.tif`` with its CRS and transform,
-        as far as it tells them. Several fields have a list, in the order in which they are given,
-        or a dict by name; only outputs in ``.npy``, in one folder, can be resumed then.
+        complete. A link is followed. A file or a store that an array is known to be read from is
+        never the output, and neither is a path inside it. A ``DataArray`` goes to a ``.zarr`` with
+        its coordinates and attributes, and to a ``.tif`` with its CRS and transform, as far as it
+        tells them. Several fields have a list, in the order in which they are given, or a dict by
+        name; only outputs in ``.npy``, in one folder, can be resumed then.
     overwrite : bool
-        Replace an existing output, and what an interrupted run has left.
+        Replace an existing output, a ``.zarr`` with all that is in it, and what an interrupted run
+        has left.
     resume : bool
         Go on where an interrupted run into this output ended, or add iterations to its result;
         begin if there is neither. The kernel, its functions and the arrays must be the same.
@@ -204,6 +206,14 @@ def sweep(
             for path in passes if not resume and _is_interrupt(error) else ():
                 if path not in before:
                     remove(path)
+            # A file has failed, and an error of the native part does not say what is left.
+            left = [path for path in passes if os.path.lexists(path)]
+            is_told = any(path in str(error) for path in left)
+            is_new = resume or not set(left) <= set(before)
+            if type(error) is FileError and job.can_resume and left and is_new and not is_told:
+                raise FileError(
+                    f"{error}; what was complete is in {left[0]}: resume=True goes on from there"
+                ) from error
             raise
         finally:
             if bar is not None:

@@ -31,6 +31,8 @@ const DESCRIPTION: &str = "has the name of the description of raw matrices";
 pub(crate) struct Output {
     /// The file.
     pub(crate) path: PathBuf,
+    /// The link that leads to it, if the output is given as one.
+    pub(crate) link: Option<PathBuf>,
     /// Whether it is a `.npy` file.
     pub(crate) npy: bool,
 }
@@ -85,7 +87,8 @@ impl Output {
         if !leads_to.exists() {
             check_new(&leads_to).map_err(refuse)?;
         }
-        Ok(Self { path: leads_to, npy })
+        let link = path.is_symlink().then_some(path);
+        Ok(Self { path: leads_to, link, npy })
     }
 }
 

@@ -30,7 +30,8 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// A complete result did not get its name, and has another one.
+    /// A complete result did not get its name. It has another one, or is still in the folder of its
+    /// run, from which the run can be resumed.
     #[error("{source}; the result is in {}", kept.display())]
     Kept {
         /// The file of the result.
@@ -416,4 +417,14 @@ pub enum Error {
         /// The folder of the run.
         path: PathBuf,
     },
+}
+
+impl Error {
+    /// Adds the file in which a result is kept, if it is.
+    pub(crate) fn kept(self, kept: Option<PathBuf>) -> Self {
+        match kept {
+            Some(kept) => Self::Kept { kept, source: Box::new(self) },
+            None => self,
+        }
+    }
 }

@@ -50,6 +50,9 @@
 //!   and no other file is left beside it.
 //! * Of several outputs, those that exist are all old or all of the result, never some of each. If
 //!   `finish` was interrupted some may be missing; then the manifest leads to the missing ones.
+//! * A complete generation that does not become OUTPUT is not lost, and [`Error::Kept`] names its
+//!   file: the slot, from which a run can be resumed, or a file beside OUTPUT if no manifest exists
+//!   ([`keep`](Generations::keep)).
 //! * Files that are found are removed only by [`discard`](Generations::discard) or at the end of an
 //!   interrupted [`finish`](Generations::finish); files that no run has created are never removed.
 //!
@@ -410,11 +413,12 @@ impl Generations {
     /// # Errors
     /// [`Error::Generation`] if no generation was committed. [`Error::File`] if either no output is
     /// of this result and the run can be resumed to finish, or some or all outputs are and only the
-    /// rest failed; [`leftover`](Self::leftover) shows which.
+    /// rest failed; [`leftover`](Self::leftover) shows which. It is the source of [`Error::Kept`],
+    /// which names the files of the generation that did not become outputs.
     pub fn finish(mut self) -> Result<()> {
-        self.check_usable()?;
         let generation = self.committed();
         if generation == 0 {
+            self.check_usable()?;
             let path = self.place.slot(generation, 0);
             return Err(Error::Generation {
                 generation: 1,
@@ -422,6 +426,12 @@ impl Generations {
                 why: "it was never committed".into(),
             });
         }
+        let done = self.try_finish();
+        done.map_err(|error| self.keep(error))
+    }
+
+    fn try_finish(&mut self) -> Result<()> {
+        self.check_usable()?;
         self.replace_manifest(Manifest { finishing: true, ..(*self.manifest).clone() })?;
         outputs::rename(&self.place, &self.manifest)?;
         self.place.tidy()

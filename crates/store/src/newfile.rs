@@ -3,13 +3,26 @@
 //! ```text
 //! create ── space checked ── unnamed file in the target's folder (O_TMPFILE), preallocated
 //!    │
-//!    ├─ commit ── data to disk ── linked as .NAME.PID.part ── renamed to NAME ── folder to disk
+//!    ├─ commit ── data to disk ─┬─ linked as NAME ─────────────────────────────┬─ folder to disk
+//!    │                          └─ linked as .NAME.PID.N.part, renamed to NAME ┘
 //!    └─ drop, crash, kill ── the unnamed file is gone (between link and rename: the part stays)
 //! ```
 //!
-//! `linkat` cannot replace a file, `rename` can: hence the short-lived second name. If the file
-//! system lacks O_TMPFILE, the file has the second name from the start, and only a kill can leave
-//! it behind.
+//! `linkat` cannot replace a file, `rename` can: hence the short-lived second name if NAME exists.
+//! If the file system lacks O_TMPFILE, the file has the second name from the start, and only a kill
+//! can leave it behind.
+//!
+//! # Contract
+//! A complete file that cannot get its name is not lost: [`commit`](NewFile::commit) and
+//! [`commit_over`](NewFile::commit_over) give it the first of these names that it can get, and
+//! [`Error::Kept`] says which. It is lost only if its data did not reach the disk, or if the folder
+//! takes no name at all.
+//!
+//! | name               | fails, for example,                          |
+//! |--------------------|----------------------------------------------|
+//! | `NAME.PID.EXT`     | if an earlier result has it                  |
+//! | `NAME.PID.N.EXT`   | in a folder to which files can only be added |
+//! | `.NAME.PID.N.part` | if the file never had this name              |
 
 mod output_path;
 #[cfg(test)]
@@ -27,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-pub use output_path::{OutputKind, output_path};
+pub use output_path::{OutputKind, check_together, output_path};
 
 use crate::chunk::modified;
 use crate::{Error, Result, traced};
@@ -54,7 +67,12 @@ pub struct NewFile {
     target: PathBuf,
     /// The temporary name of the file, if it has one; taken when the file is renamed.
     part: Option<PathBuf>,
+    /// Whether data did not reach the disk. A second sync would succeed wrongly.
+    is_damaged: bool,
 }
+
+/// The number of names that are tried for a result that cannot get its own.
+const KEPT_NAMES: u32 = 100;
 
 impl NewFile {
     /// Creates a file of `bytes` zero bytes that will be named `target`, and reserves its space on
@@ -88,7 +106,7 @@ impl NewFile {
             return Err(no_space(free));
         }
         let (file, part) = open().map_err(|source| failed("create", source))?;
-        let new = Self { file, bytes, target: target.to_owned(), part };
+        let new = Self { file, bytes, target: target.to_owned(), part, is_damaged: false };
         keep_mode(&new.file, target).map_err(|source| failed("create", source))?;
         match new.allocate() {
             Ok(()) => Ok(new),
@@ -116,7 +134,7 @@ impl NewFile {
     }
 
     /// Gives the file the name `path`, which no file may have, in place of that of its target.
-    pub(crate) fn name_as(mut self, path: &Path) -> io::Result<File> {
+    pub(crate) fn name_as(&mut self, path: &Path) -> io::Result<File> {
         match &self.part {
             Some(part) => std::fs::rename(part, path)?,
             None => link_as(&self.file, path)?,
@@ -146,17 +164,19 @@ impl NewFile {
     }
 
     /// Writes the data to disk and gives the file its name, replacing an existing file; on return
-    /// both the data and the name are on disk.
+    /// both the data and the name are on disk. The file is a result that took long: if it cannot
+    /// get its name, it [keeps](Self::keep) another one.
     ///
     /// # Errors
     /// [`Error::File`]; the target is then unchanged, unless the last step, syncing the folder,
-    /// failed.
+    /// failed. It is the source of [`Error::Kept`] if the file was kept.
     pub fn commit(mut self) -> Result<()> {
-        self.commit_as(RenameFlags::empty())
+        let done = self.commit_as(RenameFlags::empty());
+        done.map_err(|error| self.keep(error))
     }
 
     /// Like [`commit`](Self::commit), but an error if the name exists; the existing file is not
-    /// changed.
+    /// changed. After an error nothing remains of the new file.
     ///
     /// # Errors
     /// [`Error::File`], also if the target exists.
@@ -165,8 +185,7 @@ impl NewFile {
     }
 
     /// Like [`commit`](Self::commit), but replaces only the file that `then` recorded, if it
-    /// recorded one. The file is a result that took long: if it cannot get its name, it keeps
-    /// another one, `TARGET.PID`, with the ending of the target.
+    /// recorded one.
     ///
     /// # Errors
     /// [`Error::Appeared`] if the name belongs to another file; [`Error::File`]. Both are the
@@ -190,21 +209,35 @@ impl NewFile {
     }
 
     /// Gives a complete file that could not get its name another one, beside its target, and
-    /// returns [`Error::Kept`], which says so; `error` itself if that fails as well, if the file
+    /// returns [`Error::Kept`], which names it; `error` itself if that fails as well, if the file
     /// has its name, or if the data do not reach the disk.
     #[must_use]
     pub fn keep(mut self, error: Error) -> Error {
-        let kept = kept_name(&self.target);
-        let named = self.file.sync_data().and_then(|()| match &self.part {
-            Some(part) => rename_new(part, &kept),
-            None if is_at(&self.file, &self.target) => Err(io::ErrorKind::AlreadyExists.into()),
-            None => Ok(link_as(&self.file, &kept)?),
-        });
-        if named.is_err() {
-            return error;
+        let kept = self.try_keep();
+        error.kept(kept)
+    }
+
+    /// Gives the file the first name of the table of this module that it can get, and returns it.
+    pub(crate) fn try_keep(&mut self) -> Option<PathBuf> {
+        let is_named = self.part.is_none() && is_at(&self.file, &self.target);
+        if is_named || self.sync().is_err() {
+            return None;
         }
-        self.part = None;
-        Error::Kept { kept, source: Box::new(error) }
+        let kept = kept_under(&self.target, |kept| match &self.part {
+            Some(part) => rename_new(part, kept),
+            None => Ok(link_as(&self.file, kept)?),
+        });
+        // The temporary name is no longer removed by the drop.
+        let part = self.part.take().filter(|part| is_at(&self.file, part));
+        kept.or(part)
+    }
+
+    /// Brings the data to disk.
+    fn sync(&mut self) -> io::Result<()> {
+        let damaged = || Err(io::Error::other("an earlier write did not reach the disk"));
+        let synced = if self.is_damaged { damaged() } else { self.file.sync_data() };
+        self.is_damaged = synced.is_err();
+        synced
     }
 
     fn commit_as(&mut self, flags: RenameFlags) -> Result<()> {
@@ -217,10 +250,15 @@ impl NewFile {
             check_named(part)?;
         }
         let waits = traced::awaits_named(&target);
-        self.file.sync_data().map_err(failed("write"))?;
+        self.sync().map_err(failed("write"))?;
         drop(waits);
         if self.part.is_none() {
-            self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
+            match link_as(&self.file, &target) {
+                Err(Errno::EXIST) if flags != RenameFlags::NOREPLACE => {
+                    self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
+                }
+                named => named.map_err(|error| failed("rename to")(error.into()))?,
+            }
         }
         if let Some(part) = &self.part {
             let named = match flags {
@@ -386,10 +424,34 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Returns the name of a result that cannot get the name `target`.
-fn kept_name(target: &Path) -> PathBuf {
+/// Gives a result that cannot get the name `target` another one by `name`, which must not replace a
+/// file. Returns the name.
+fn kept_under(target: &Path, name: impl Fn(&Path) -> io::Result<()>) -> Option<PathBuf> {
+    for n in 0..KEPT_NAMES {
+        let kept = kept_name(target, n);
+        match name(&kept) {
+            Ok(()) => return Some(kept),
+            // An earlier result of this process, or of another one of this number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Renames a complete file that cannot get the name `target` to another one beside it. Returns the
+/// name.
+pub(crate) fn keep_file(file: &Path, target: &Path) -> Option<PathBuf> {
+    kept_under(target, |kept| rename_new(file, kept))
+}
+
+/// Returns the `n`th name of a result that cannot get the name `target`.
+fn kept_name(target: &Path, n: u32) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
+    if n > 0 {
+        name.push(format!(".{n}"));
+    }
     if let Some(ending) = target.extension() {
         name.push(".");
         name.push(ending);

@@ -96,14 +96,8 @@ impl Advice<'_> {
 
     /// Adds to an error which state is kept, or what the user can do.
     pub(super) fn explain(&self, error: Error) -> Error {
-        // A run cannot continue without an input file that has disappeared.
-        let passes = |why: &StoreError| match why {
-            StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
-            StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
-            _ => false,
-        };
         match (error, self.kept()) {
-            (Error::Wave(WaveError::Store(why)), Some(left)) if passes(&why) => {
+            (Error::Wave(WaveError::Store(why)), Some(left)) if is_passing(&why) => {
                 Error::Kept { why: Box::new(why), left }
             }
             (error, _) => self.advise(error),
@@ -142,5 +136,16 @@ impl Advice<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// Returns whether a later run may go on after an error. It cannot without an input file that has
+/// disappeared.
+fn is_passing(why: &StoreError) -> bool {
+    match why {
+        StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
+        StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
+        StoreError::Kept { source, .. } => is_passing(source),
+        _ => false,
     }
 }

@@ -6,13 +6,15 @@
 //!    ─ sweep ─ verify ─ the outputs get their names ─ summary
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
+use syncline_store::Error as StoreError;
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::{Generations, Identity, Leftover};
+use syncline_store::newfile::check_together;
 use syncline_wave::{
     Described, Error as WaveError, Runner, Sweep, SweepReport,
     lanes::Lanes,
@@ -143,7 +145,19 @@ fn outputs(
         };
         Output::choose_for(asked.as_deref(), home, (field, &kernel.name), paths)
     };
-    described.fields().iter().map(choose).collect()
+    let outputs = described.fields().iter().map(choose).collect::<Result<Vec<_>>>()?;
+    let paths: Vec<&Path> = outputs.iter().map(|output| &*output.path).collect();
+    check_together(&paths).map_err(|error| match error {
+        StoreError::Output { path, mut why } => {
+            for Output { path, link, .. } in &outputs {
+                let Some(link) = link else { continue };
+                why += &format!("; {} leads to {}", link.display(), path.display());
+            }
+            Error::Output { path, why }
+        }
+        error => error.into(),
+    })?;
+    Ok(outputs)
 }
 
 /// A sweep over arrays.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -337,4 +338,41 @@ fn a_result_of_several_fields_is_continued_as_a_whole() {
     refused(path, &mixed, &["field was 2 of 2, is 1 of 2"]);
     ok(path, &line(9, "--output o --force"));
     assert!(contents(&path.join("o")).values().eq(nine.values()));
+}
+
+/// Outputs of several fields are files of their own in one folder, also if they are links.
+#[test]
+fn links_of_several_outputs_lead_to_one_folder_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen wave waves --rows 30 --cols 40");
+    for folder in ["o", "o/in", "other"] {
+        fs::create_dir(path.join(folder)).unwrap();
+    }
+    fs::write(path.join("other/u.npy"), "x").unwrap();
+    let link = path.join("o/u.npy");
+    let wave = examples().join("wave.toml");
+    let line =
+        |how: &str| format!("run {} waves --iterations 5 --output o --force {how}", wave.display());
+    let apart =
+        ["o/before.npy is not in the folder of the output", "o/u.npy leads to", "other/u.npy"];
+    let same = ["o/before.npy is the same file as the output", "o/u.npy leads to"];
+    // One pass, several, and one in memory.
+    for how in ["", "--depth 2", "--depth 1 --threads 2"] {
+        symlink("../other/u.npy", &link).unwrap();
+        refused(path, &line(how), &apart);
+        fs::remove_file(&link).unwrap();
+        symlink("before.npy", &link).unwrap();
+        fs::write(path.join("o/before.npy"), "x").unwrap();
+        refused(path, &line(how), &same);
+        fs::remove_file(&link).unwrap();
+        // A link within the folder stays, and what it leads to is replaced.
+        symlink("in/../old.npy", &link).unwrap();
+        fs::write(path.join("o/old.npy"), "x").unwrap();
+        ok(path, &line(&format!("{how} --verify")));
+        assert!(link.is_symlink());
+        assert_eq!(Array::open(&path.join("o/old.npy")).unwrap().dims(), [30, 40]);
+        ok(path, &line(&format!("{how} --verify")));
+        fs::remove_file(&link).unwrap();
+    }
 }

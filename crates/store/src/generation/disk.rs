@@ -7,12 +7,12 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::newfile::{NewFile, free_bytes};
+use crate::newfile::{NewFile, free_bytes, keep_file};
 use crate::{Error, Result, traced};
 
 /// A change of the file system, or a sync of earlier changes.
@@ -166,8 +166,20 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Gives a file that has no name yet the name `to`.
-pub(super) fn name(new: NewFile, to: &Path) -> Result<File> {
+pub(super) fn name(new: &mut NewFile, to: &Path) -> Result<File> {
     make(Change::Create(to), || new.name_as(to))
+}
+
+/// Gives a complete file that cannot get its name another one; returns it, if there is one.
+pub(super) fn keep(new: &mut NewFile) -> Option<PathBuf> {
+    let target = new.target().to_owned();
+    make(Change::Create(&target), || Ok(new.try_keep())).ok().flatten()
+}
+
+/// Moves a complete slot that cannot become `output` to another name beside it; returns the name,
+/// if there is one.
+pub(super) fn keep_slot(slot: &Path, output: &Path) -> Option<PathBuf> {
+    make(Change::Rename(slot, output), || Ok(keep_file(slot, output))).ok().flatten()
 }
 
 /// Removes a file; a missing file is not an error.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::folder::RunFolder;
 use super::manifest::{Manifest, OtherOutput};
 use super::{Generations, Identity, check_whole, disk};
-use crate::newfile::{NewFile, folder, keep_mode};
+use crate::newfile::{NewFile, check_together, keep_mode};
 use crate::{Error, Result};
 
 impl Generations {
@@ -35,8 +35,8 @@ impl Generations {
     /// ```
     ///
     /// # Errors
-    /// Those of [`create`](Self::create); [`Error::File`] if there is no output, or if two of them
-    /// are in different folders or have the same name.
+    /// Those of [`create`](Self::create); [`Error::File`] if there is no output; [`Error::Output`]
+    /// if two of them are in different folders or are the same file ([`check_together`]).
     pub fn create_all(outputs: &[(&Path, &[u8], u64)], identity: &Identity) -> Result<Self> {
         let mut new = Self::enter(outputs, identity)?;
         let bytes = outputs.iter().fold(0_u64, |sum, &(_, _, bytes)| sum.saturating_add(bytes));
@@ -51,19 +51,62 @@ impl Generations {
     /// [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Those of [`create_all`](Self::create_all), except a lack of space.
-    pub fn of_files(files: Vec<NewFile>, identity: &Identity) -> Result<Self> {
+    /// Those of [`create_all`](Self::create_all), except a lack of space. The files are complete
+    /// results, so they are kept as by [`NewFile::keep`], and are named by [`Error::Kept`].
+    pub fn of_files(mut files: Vec<NewFile>, identity: &Identity) -> Result<Self> {
         let paths: Vec<PathBuf> = files.iter().map(|file| file.target().to_owned()).collect();
         let outputs =
             paths.iter().zip(&files).map(|(path, file)| (&**path, &b""[..], file.bytes()));
-        let mut new = Self::enter(&outputs.collect::<Vec<_>>(), identity)?;
-        disk::sync_folder(new.place.parent())?;
-        for (output, file) in files.into_iter().enumerate() {
-            let slot = new.path_of(1, output);
-            new.writing.push(disk::name(file, &slot)?);
+        let outputs: Vec<_> = outputs.collect();
+        let keep = |files: &mut [NewFile], error: Error| {
+            files.iter_mut().fold(error, |error, file| error.kept(disk::keep(file)))
+        };
+        let mut new = Self::enter(&outputs, identity).map_err(|error| keep(&mut files, error))?;
+        match new.take(&mut files) {
+            Ok(()) => Ok(new),
+            Err(error) => {
+                let named = new.writing.len();
+                let error = new.keep(error);
+                Err(keep(&mut files[named..], error))
+            }
         }
-        disk::sync_folder(&new.place.folder)?;
-        Ok(new)
+    }
+
+    /// Makes files the slots of the first generation.
+    fn take(&mut self, files: &mut [NewFile]) -> Result<()> {
+        disk::sync_folder(self.place.parent())?;
+        for (output, file) in files.iter_mut().enumerate() {
+            let slot = self.path_of(1, output);
+            self.writing.push(disk::name(file, &slot)?);
+        }
+        disk::sync_folder(&self.place.folder)
+    }
+
+    /// Adds to an error which files hold the complete result that could not get its names.
+    ///
+    /// The result is the last committed generation, which stays in the folder for
+    /// [`resume`](Self::resume). If none was committed, it is the first generation, all of whose
+    /// data must have been written: its files move to names beside their outputs, as by
+    /// [`NewFile::keep`], or stay in the folder if they cannot.
+    #[must_use]
+    pub fn keep(mut self, error: Error) -> Error {
+        if self.kept {
+            let generation = self.committed().max(1);
+            let slots = (0..self.manifest.outputs()).map(|n| self.place.slot(generation, n));
+            let slots = slots.filter(|slot| slot.symlink_metadata().is_ok());
+            return slots.fold(error, |error, slot| error.kept(Some(slot)));
+        }
+        // Empty if data did not reach the disk.
+        let slots = std::mem::take(&mut self.writing);
+        slots.iter().enumerate().fold(error, |error, (n, file)| {
+            let (slot, output) = (self.place.slot(1, n), output(&self.place, &self.manifest, n));
+            if disk::sync(file, &slot).is_err() {
+                return error;
+            }
+            let kept = disk::keep_slot(&slot, &output);
+            self.kept |= kept.is_none();
+            error.kept(kept.or(Some(slot)))
+        })
     }
 
     /// Takes the lock of a computation, beside whose outputs nothing may be left.
@@ -76,13 +119,9 @@ impl Generations {
             return failed(Path::new(""), io::ErrorKind::InvalidInput);
         };
         let place = RunFolder::of(first)?;
-        for (n, &(path, header, bytes)) in outputs.iter().enumerate() {
+        for &(path, header, bytes) in outputs {
             if path.is_dir() {
                 return failed(path, io::ErrorKind::IsADirectory);
-            }
-            let named = |other: &(&Path, _, _)| other.0.file_name() == path.file_name();
-            if folder(path) != place.parent() || outputs[..n].iter().any(named) {
-                return failed(path, io::ErrorKind::InvalidInput);
             }
             if header.len() as u64 > bytes {
                 let (path, what, expected) =
@@ -90,6 +129,7 @@ impl Generations {
                 return Err(Error::Length { path, what, expected, actual: bytes });
             }
         }
+        check_together(&outputs.iter().map(|&(path, ..)| path).collect::<Vec<_>>())?;
         let Some(_lock) = place.enter(true)? else {
             return Err(Error::Busy { path: place.lock() });
         };
@@ -346,6 +386,57 @@ mod tests {
                 assert!(is_result(&paths), "after {event:?}");
             }
         }
+    }
+
+    /// Whatever prevents their names, complete files are kept, and the error names all of them.
+    #[test]
+    fn complete_files_that_cannot_get_their_names_are_kept() {
+        let files = |paths: &[PathBuf]| -> Vec<NewFile> {
+            let files = paths.iter().enumerate().map(|(n, path)| {
+                let new = NewFile::create(path, 2).unwrap();
+                new.file().write_all_at(&[n as u8; 2], 0).unwrap();
+                new
+            });
+            files.collect()
+        };
+        let check = |mut error: Error, whole: bool| {
+            for n in [1, 0] {
+                let Error::Kept { kept, source } = error else { panic!("{error}") };
+                assert_eq!(std::fs::read(kept).unwrap(), [n; 2], "{source}");
+                error = *source;
+            }
+            assert_eq!(matches!(error, Error::File { action: "remove", .. }), whole, "{error}");
+        };
+        let names = |root: &Path| std::fs::read_dir(root).unwrap().count();
+        // Another run, other folders, a folder in the place of an output, at once and later.
+        let (root, paths) = prepare();
+        let busy = Generations::create(&paths[0], &identity(), b"", 1).unwrap();
+        check(Generations::of_files(files(&paths), &identity()).unwrap_err(), false);
+        drop(busy);
+        assert_eq!(names(root.path()), 2 + 2);
+        let (root, [one, _]) = prepare();
+        std::fs::create_dir(root.path().join("other")).unwrap();
+        let paths = [one, root.path().join("other/two")];
+        check(Generations::of_files(files(&paths), &identity()).unwrap_err(), false);
+        let (root, paths) = prepare();
+        let complete = files(&paths);
+        std::fs::remove_file(&paths[1]).unwrap();
+        std::fs::create_dir(&paths[1]).unwrap();
+        check(Generations::of_files(complete, &identity()).unwrap_err(), false);
+        assert!(!root.path().join("out.syncline").exists());
+        let (_root, paths) = prepare();
+        let mut run = Generations::of_files(files(&paths), &identity()).unwrap();
+        std::fs::remove_file(&paths[1]).unwrap();
+        std::fs::create_dir(&paths[1]).unwrap();
+        run.commit(&Progress { generation: 1, ..Progress::default() }).unwrap();
+        check(run.finish().unwrap_err(), true);
+        // A commit that fails before the manifest leaves no folder to resume from.
+        let (root, paths) = prepare();
+        let mut run = Generations::of_files(files(&paths), &identity()).unwrap();
+        std::fs::create_dir(run.place.part()).unwrap();
+        let error = run.commit(&Progress { generation: 1, ..Progress::default() }).unwrap_err();
+        check(run.keep(error), false);
+        assert_eq!(names(root.path()), 2 + 2 + 1);
     }
 
     #[test]

@@ -14,6 +14,16 @@
 //! | a folder that holds an input, or lies in one | error                                     |
 //! | a file of another kind, a device, a socket   | error                                     |
 //! | a name of over 200 bytes                     | error: temporary names are made of it     |
+//! | a file of another user in a sticky folder    | error, unless this user is root           |
+//! | an immutable file, or one that only grows    | error                                     |
+//! | a file in a folder that keeps all its names  | error                                     |
+//!
+//! The last three could be written, but not be replaced at the end. A folder is sticky by the mode
+//! bit that `/tmp` has, and its owner may replace all files in it. `chattr` sets the other
+//! attributes.
+//!
+//! Several outputs of one computation get their names together, so each is a file of its own, and
+//! all are in one folder ([`check_together`]).
 //!
 //! # Costs
 //! A few calls of the system for each input.
@@ -24,13 +34,18 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, access, statx};
+use rustix::process::geteuid;
 
 use super::folder;
 use crate::{Error, Result};
 
 /// The length of the longest name of an output, in bytes.
 const LONGEST_NAME: usize = 200;
+
+/// The rule for several outputs.
+const TOGETHER: &str = "each field has a file of its own, and all are in one folder, in which they \
+                        get their names together";
 
 /// What an output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +94,9 @@ pub fn output_path(path: &Path, kind: OutputKind, inputs: &[PathBuf]) -> Result<
         false => path.to_owned(),
     };
     check_folder(&target).map_err(refuse)?;
+    if let Some(found) = &found {
+        check_replaceable(&target, found).map_err(refuse)?;
+    }
     for input in inputs {
         check_input(&target, found.as_ref(), input).map_err(refuse)?;
     }
@@ -112,6 +130,80 @@ fn check_folder(path: &Path) -> Result<(), String> {
         let error = io::Error::from(error);
         format!("cannot be written: its folder {}: {error}", folder.display())
     })
+}
+
+/// Checks that the last step can replace what is at the path.
+fn check_replaceable(path: &Path, found: &Metadata) -> Result<(), String> {
+    let folder = folder(path);
+    let refuse = |why: String| Err(format!("cannot be replaced: {why}"));
+    let of_folder =
+        fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let owners = (of_folder.uid(), found.uid());
+    if is_kept_for_its_owner(of_folder.mode(), owners, geteuid().as_raw()) {
+        let folder = folder.display();
+        return refuse(format!("it belongs to another user, and its folder {folder} is sticky"));
+    }
+    let fixed = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
+    if has_attribute(path, fixed) {
+        return refuse("it is immutable or append-only (chattr)".to_owned());
+    }
+    if has_attribute(folder, fixed) {
+        let folder = folder.display();
+        return refuse(format!("its folder {folder} is immutable or append-only (chattr)"));
+    }
+    Ok(())
+}
+
+/// Returns whether a folder of this mode lets `user` not rename or remove a file. `owners` are
+/// those of the folder and of the file.
+const fn is_kept_for_its_owner(mode: u32, owners: (u32, u32), user: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    mode & STICKY != 0 && user != 0 && user != owners.0 && user != owners.1
+}
+
+/// Returns whether a file or folder is known to have one of these attributes.
+fn has_attribute(path: &Path, attributes: StatxAttributes) -> bool {
+    statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.intersects(attributes))
+}
+
+/// Checks that the outputs of one computation can get their names together: all are in one folder,
+/// under any name of the folder, and each is another file. The paths are those that [`output_path`]
+/// returns.
+///
+/// ```
+/// use syncline_store::newfile::check_together;
+/// # let folder = tempfile::tempdir()?;
+/// # let home = folder.path();
+/// std::fs::create_dir(home.join("other"))?;
+/// check_together(&[home.join("u.npy"), home.join("other/../f.npy")])?;
+/// let error = check_together(&[home.join("u.npy"), home.join("other/f.npy")]).unwrap_err();
+/// assert!(error.to_string().contains("is not in the folder of the output"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Output`], which names two outputs.
+pub fn check_together(paths: &[impl AsRef<Path>]) -> Result<()> {
+    let place = |path: &Path| {
+        let folder = folder(path);
+        let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        (folder, path.file_name().map(OsStr::to_owned))
+    };
+    let places: Vec<_> = paths.iter().map(|path| place(path.as_ref())).collect();
+    for (n, path) in paths.iter().enumerate() {
+        let refuse = |other: usize, how: &str| {
+            let (path, other) = (path.as_ref().to_owned(), paths[other].as_ref().display());
+            Err(Error::Output { path, why: format!("{how} the output {other}: {TOGETHER}") })
+        };
+        if let Some(same) = places[..n].iter().position(|place| *place == places[n]) {
+            return refuse(same, "is the same file as");
+        }
+        if places[n].0 != places[0].0 {
+            return refuse(0, "is not in the folder of");
+        }
+    }
+    Ok(())
 }
 
 /// Checks that an output is not an input, does not hold it, and does not lie in it.
@@ -213,6 +305,38 @@ mod tests {
         }
         assert_eq!(refused(&at("u.npy"), OutputKind::Folder, &[]), "is no directory");
         assert_eq!(refused(Path::new("/dev/null"), OutputKind::File, &[]), "is no regular file");
+    }
+
+    #[test]
+    fn outputs_that_cannot_get_their_names_together_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("other")).unwrap();
+        symlink(".", at("here")).unwrap();
+        check_together(&[] as &[&Path]).unwrap();
+        check_together(&[at("u"), at("here/f"), at("other/../g")]).unwrap();
+        for (names, told) in [
+            (["u", "f", "other/u"], "other/u is not in the folder of the output"),
+            (["u", "f", "here/f"], "here/f is the same file as the output"),
+        ] {
+            let error = check_together(&names.map(at)).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sticky_folder_keeps_files_of_other_users() {
+        let (sticky, plain, mine, other, root) = (0o1777, 0o777, 1000, 1001, 0);
+        for (mode, owners, user, is_kept) in [
+            (sticky, (root, other), mine, true),
+            (sticky, (other, root), mine, true),
+            (sticky, (root, mine), mine, false),
+            (sticky, (mine, other), mine, false),
+            (sticky, (other, other), root, false),
+            (plain, (root, other), mine, false),
+        ] {
+            assert_eq!(is_kept_for_its_owner(mode, owners, user), is_kept, "{owners:?} {user}");
+        }
     }
 
     #[test]

@@ -10,7 +10,8 @@ fn names(folder: &Path) -> Vec<String> {
 /// Creates a file as on a file system without O_TMPFILE.
 fn create_named(target: &Path, bytes: u64) -> NewFile {
     let (file, part) = open_named(target).unwrap();
-    let new = NewFile { file, bytes, target: target.to_owned(), part: Some(part) };
+    let (target, part) = (target.to_owned(), Some(part));
+    let new = NewFile { file, bytes, target, part, is_damaged: false };
     new.allocate().unwrap();
     new
 }
@@ -70,11 +71,105 @@ fn a_result_that_cannot_get_its_name_is_kept() {
         assert_eq!(std::fs::read(&kept).unwrap(), b"new");
         assert_eq!(std::fs::read(&target).unwrap(), b"of another program");
         assert_eq!(names(folder.path()).len(), 2);
-        // Even that name may be taken: then the error is the first one.
+        // Even that name may be taken.
+        let Err(Error::Kept { kept: second, .. }) = create(&target, 4).commit_over(&then) else {
+            panic!()
+        };
+        assert_eq!(second.metadata().unwrap().len(), 4);
+        assert!(second != kept && second.extension() == target.extension());
+        assert_eq!(std::fs::read(&kept).unwrap(), b"new");
+        assert_eq!(names(folder.path()).len(), 3);
+    }
+}
+
+#[test]
+fn a_result_is_kept_whatever_prevents_the_rename() {
+    for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.npy");
         let new = create(&target, 3);
-        assert!(matches!(new.commit_over(&then), Err(Error::Appeared { .. })));
+        new.file().write_all_at(b"new", 0).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        let Err(Error::Kept { kept, source }) = new.commit() else { panic!() };
+        assert!(matches!(*source, Error::File { action: "rename to", .. }), "{source}");
+        assert_eq!(std::fs::read(&kept).unwrap(), b"new");
         assert_eq!(names(folder.path()).len(), 2);
     }
+}
+
+#[test]
+fn a_file_whose_data_did_not_reach_the_disk_is_not_kept() {
+    for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut new = create(&folder.path().join("out"), 3);
+        new.is_damaged = true;
+        assert!(matches!(new.commit(), Err(Error::File { action: "write", .. })));
+        assert!(names(folder.path()).is_empty());
+    }
+}
+
+/// Sets an attribute of a file or folder until it is dropped.
+struct Attribute<'a>(&'a Path, &'static str);
+
+impl<'a> Attribute<'a> {
+    /// Returns `None` if this user or file system cannot set it.
+    fn set(path: &'a Path, attribute: &'static str) -> Option<Self> {
+        let set = Self(path, attribute);
+        let is_set = set.change("+");
+        if !is_set {
+            println!("skipped: `chattr +{attribute}` fails for {}", path.display());
+        }
+        is_set.then_some(set)
+    }
+
+    fn change(&self, sign: &str) -> bool {
+        let change = format!("{sign}{}", self.1);
+        let done = std::process::Command::new("chattr").arg(change).arg(self.0).output();
+        done.is_ok_and(|done| done.status.success())
+    }
+}
+
+impl Drop for Attribute<'_> {
+    fn drop(&mut self) {
+        self.change("-");
+    }
+}
+
+#[test]
+fn an_immutable_target_is_refused_and_what_was_to_replace_it_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("out.npy");
+    std::fs::write(&target, b"old").unwrap();
+    let new = NewFile::create(&target, 3).unwrap();
+    let Some(_set) = Attribute::set(&target, "i") else { return };
+    let error = output_path(&target, OutputKind::File, &[]).unwrap_err().to_string();
+    assert!(error.contains("immutable or append-only"), "{error}");
+    let Err(Error::Kept { kept, .. }) = new.commit() else { panic!() };
+    assert_eq!(kept.metadata().unwrap().len(), 3);
+    assert_eq!(std::fs::read(&target).unwrap(), b"old");
+    assert_eq!(names(folder.path()).len(), 2);
+}
+
+/// Names can be added to such a folder, but not changed.
+#[test]
+fn in_an_append_only_folder_the_error_names_what_is_left() {
+    for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.npy");
+        std::fs::write(&target, b"old").unwrap();
+        let new = create(&target, 3);
+        let Some(_set) = Attribute::set(folder.path(), "a") else { return };
+        let error = output_path(&target, OutputKind::File, &[]).unwrap_err().to_string();
+        assert!(error.contains("its folder"), "{error}");
+        let Err(Error::Kept { kept, .. }) = new.commit() else { panic!() };
+        assert_eq!(kept.metadata().unwrap().len(), 3);
+        assert_eq!(names(folder.path()).len(), 2, "nothing is left that the error does not name");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_set) = Attribute::set(folder.path(), "a") else { return };
+    let target = output_path(&folder.path().join("new"), OutputKind::File, &[]).unwrap();
+    NewFile::create(&target, 3).unwrap().commit().unwrap();
+    assert_eq!(names(folder.path()), ["new"]);
 }
 
 #[test]
@@ -140,8 +235,9 @@ fn a_drop_leaves_nothing() {
 fn a_file_that_gets_no_name_leaves_nothing() {
     for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
         let folder = tempfile::tempdir().unwrap();
-        let new = create(&folder.path().join("out"), 8);
+        let mut new = create(&folder.path().join("out"), 8);
         new.name_as(&folder.path().join("none/slot")).unwrap_err();
+        drop(new);
         assert!(names(folder.path()).is_empty());
     }
 }

@@ -392,7 +392,11 @@ fn an_output_that_became_a_folder_can_be_finished_later() -> Tested {
     let mut run = Generations::create(&output, &identity("1.5"), HEADER, BYTES)?;
     pass(&mut run)?;
     std::fs::create_dir(&output)?;
-    assert!(matches!(run.finish(), Err(Error::File { action: "rename to", .. })));
+    // The error names the file in which the result is until then.
+    let Err(Error::Kept { kept, source }) = run.finish() else { panic!("it has its name") };
+    assert!(matches!(*source, Error::File { action: "rename to", .. }), "{source}");
+    assert!(kept.starts_with(folder.path().join("out.syncline")));
+    assert_eq!(std::fs::read(kept)?.len() as u64, BYTES);
     assert!(
         matches!(Generations::leftover(&output)?, Leftover::Resumable(found) if found.generation == 1)
     );

@@ -24,8 +24,8 @@
 //! When a run begins, it notes the state of the output ([`FileState`]) that it may replace, and it
 //! replaces nothing else at its end.
 //!
-//! A result of several fields is a file for each. It counts as a result only if all files are
-//! there, are of the same computation, each of its field, and of the same iteration.
+//! A result of several fields is a file for each, all in one folder. It counts as a result only if
+//! all files are there, are of the same computation, each of its field, and of the same iteration.
 //!
 //! # Costs
 //! Inputs whose path or modification time differs from the recorded one are read once, for their
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use syncline_store::{
     generation::{Existing, Generations, Identity, Leftover, Made, Progress, ResultMark, Resumed},
-    newfile::FileState,
+    newfile::{FileState, check_together},
 };
 
 use super::target::{Leftovers, Target};
@@ -58,7 +58,7 @@ pub(crate) const DIMENSIONS: &str = "dimensions";
 pub(crate) struct Standing(Vec<FileState>);
 
 impl Standing {
-    pub(crate) fn of(paths: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn of(paths: &[PathBuf]) -> syncline_store::Result<Self> {
         let states = paths.iter().map(|path| FileState::of(path));
         Ok(Self(states.collect::<syncline_store::Result<_>>()?))
     }
@@ -70,11 +70,11 @@ impl Standing {
 
     /// Checks that each name belongs to the same file, or is free: an earlier run may have removed
     /// some of several old files.
-    pub(crate) fn check(&self, paths: &[PathBuf]) -> Result<()> {
+    pub(crate) fn check(&self, paths: &[PathBuf]) -> syncline_store::Result<()> {
         let several = paths.len() > 1;
         let is_free = |path: &PathBuf| several && path.symlink_metadata().is_err();
         let mut names = self.0.iter().zip(paths).filter(|(_, path)| !is_free(path));
-        Ok(names.try_for_each(|(state, path)| state.check(path))?)
+        names.try_for_each(|(state, path)| state.check(path))
     }
 
     /// Returns the state that a manifest notes. Without the note, only free names may be used.
@@ -259,6 +259,7 @@ impl Begin<'_> {
         is_generation: impl FnOnce(&Progress) -> Result<bool>,
     ) -> Result<(Start, Standing)> {
         let (path, paths) = (&self.target.path, &self.target.paths());
+        check_together(paths)?;
         let settle = |then: &Identity, now: &mut Identity| now.settle(then, sum);
         match (self.target.leftovers, Generations::leftover(path)?) {
             (_, Leftover::Busy(path)) => Err(Error::Store(syncline_store::Error::Busy { path })),

@@ -71,8 +71,9 @@ impl Target {
     }
 
     /// Adds the `.npy` file of the next field, for a sweep [over
-    /// arrays](crate::Sweep::run_arrays_to) with several. All files must be in one folder. The data
-    /// needed to resume are beside the first.
+    /// arrays](crate::Sweep::run_arrays_to) with several. All files must be in one folder, and each
+    /// must be another one: otherwise the sweep is an error before it begins. The data needed to
+    /// resume are beside the first.
     ///
     /// The files are committed together: after a crash at any moment, those that exist are all of
     /// the same iteration. If a crash interrupts the commit itself, some may be missing until the
@@ -234,12 +235,14 @@ impl Pending {
     /// [`Appeared`](syncline_store::Error::Appeared) if another file has the name by now, unless
     /// the target's policy is [`Leftovers::Discard`]. An error of the file system: then either the
     /// files that existed before remain, or the result has its name and only a later step has
-    /// failed.
+    /// failed. A result that does not get its name is kept: these errors are then the source of
+    /// [`Kept`](syncline_store::Error::Kept), which names its file.
     pub fn commit(self) -> Result<()> {
         let fields = self.fields();
         let Self { kind, identity, made, sums, replaces, .. } = self;
         let may_replace =
             |paths: &[PathBuf]| replaces.as_ref().map_or(Ok(()), |standing| standing.check(paths));
+        // After an error the result, which may have taken long, is kept.
         match kind {
             Kind::New(mut new) if fields == 1 => {
                 let Some(new) = new.pop() else { return Ok(()) };
@@ -249,40 +252,41 @@ impl Pending {
                     None => new.commit()?,
                 }
             }
-            Kind::New(mut new) => {
+            Kind::New(new) => {
                 let paths: Vec<PathBuf> = new.iter().map(|new| new.target().to_owned()).collect();
-                // A result that took long is not lost with its name.
-                may_replace(&paths).map_err(|error| match error {
-                    Error::Store(error) => {
-                        new.drain(..).fold(error, |error, new| new.keep(error)).into()
-                    }
-                    error => error,
-                })?;
+                if let Err(error) = may_replace(&paths) {
+                    return Err(new.into_iter().fold(error, |error, new| new.keep(error)).into());
+                }
                 for (n, new) in new.iter().enumerate() {
                     of_field(&identity, n, fields).mark(new.file(), &made);
                 }
                 let mut generations =
                     Generations::of_files(new, &super::start::of_files(&identity, &paths))?;
                 // Another run may have got the names before this one got the lock.
-                if let Err(error) = may_replace(&paths) {
-                    drop(generations);
-                    Generations::discard(&paths[0])?;
-                    return Err(error);
+                let done = may_replace(&paths).and_then(|()| {
+                    let mut progress = Progress { generation: 1, ..sums };
+                    let standing = match &replaces {
+                        Some(standing) => standing,
+                        None => &Standing::of(&paths)?,
+                    };
+                    super::start::note(&mut progress, standing);
+                    generations.commit(&progress)
+                });
+                if let Err(error) = done {
+                    return Err(generations.keep(error).into());
                 }
-                let mut progress = Progress { generation: 1, ..sums };
-                let standing = match &replaces {
-                    Some(standing) => standing,
-                    None => &Standing::of(&paths)?,
-                };
-                super::start::note(&mut progress, standing);
-                generations.commit(&progress)?;
                 generations.finish()?;
             }
             Kind::Generations(mut generations) => {
-                may_replace(&generations.outputs())?;
-                for n in 0..fields {
-                    let file = generations.file_of(generations.committed(), n)?;
-                    of_field(&identity, n, fields).mark(&file, &made);
+                let done = may_replace(&generations.outputs()).and_then(|()| {
+                    (0..fields).try_for_each(|n| {
+                        let file = generations.file_of(generations.committed(), n)?;
+                        of_field(&identity, n, fields).mark(&file, &made);
+                        Ok(())
+                    })
+                });
+                if let Err(error) = done {
+                    return Err(generations.keep(error).into());
                 }
                 generations.finish()?;
             }

@@ -372,3 +372,55 @@ fn a_result_whose_name_is_taken_meanwhile_is_kept() {
     let kept: Vec<_> = kept.map(|path| Array::open(path.as_ref()).unwrap()).collect();
     assert_eq!(kept, expected);
 }
+
+/// Outputs that could not get their names together are an error before anything is computed or
+/// discarded.
+#[test]
+fn outputs_that_cannot_get_their_names_together_are_refused_first() {
+    let work = Work::new();
+    let [first, second] = work.outputs();
+    fs::create_dir(work.path("other")).unwrap();
+    let other = work.path("other/b.out.npy");
+    for (depth, in_memory) in [(1, false), (5, false), (5, true)] {
+        for (path, told) in [(&other, "is not in the folder of"), (&first, "is the same file as")] {
+            let target = Target::npy(&first).and(path).in_memory(in_memory);
+            let monitor = Arc::new(Monitor::new());
+            let sweep = work.sweep(5, depth).monitor(Arc::clone(&monitor));
+            let error = work.run(&sweep, &target.leftovers(Leftovers::Discard)).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(told) && error.contains("a.out.npy"), "{error}");
+            assert_eq!(monitor.done(), 0);
+            assert_eq!(fs::read_dir(work.folder.path()).unwrap().count(), 4);
+        }
+    }
+    // Another path of the folder is none of another folder.
+    let second = work.path("other/..").join(second.file_name().unwrap());
+    let target = Target::npy(first).and(second);
+    work.run(&work.sweep(5, 5), &target).unwrap().0.commit().unwrap();
+    fs::remove_dir(work.path("other")).unwrap();
+    work.check(5);
+}
+
+/// A folder that appears under a name prevents the commit, whatever may be replaced.
+#[test]
+fn a_result_whose_name_a_folder_has_taken_is_kept() {
+    for (depth, in_memory) in [(5, false), (1, false), (1, true)] {
+        let work = Work::new();
+        let target = work.target(Leftovers::Discard).in_memory(in_memory);
+        let (pending, _) = work.run(&work.sweep(5, depth), &target).unwrap();
+        fs::create_dir(&work.outputs()[1]).unwrap();
+        let text = pending.commit().unwrap_err().to_string();
+        let mut expected = work.arrays[..2].to_vec();
+        plain_arrays(&work.described, &mut expected, &work.arrays[2..], 5).unwrap();
+        let kept = text.split("; the result is in ").skip(1);
+        let kept: Vec<_> = kept.map(|path| Array::open(path.as_ref()).unwrap()).collect();
+        assert!(kept == expected, "{text}");
+        // A run from files to files goes on with the names when they are free.
+        fs::remove_dir(&work.outputs()[1]).unwrap();
+        let in_folder = text.contains(".syncline/");
+        assert_eq!(work.remove_kept(), if in_folder { 0 } else { 2 });
+        assert!(!in_folder || !in_memory);
+        work.resume(5).unwrap().0.commit().unwrap();
+        work.check(5);
+    }
+}

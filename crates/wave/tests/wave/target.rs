@@ -261,7 +261,11 @@ fn leftovers_are_refused_resumed_or_discarded() {
     assert_eq!((report.resumed, report.passes, report.iterations), (6, 0, 6));
     std::fs::write(&work.path, b"what was there").unwrap();
     let error = pending.commit().unwrap_err();
-    assert!(matches!(error, Error::Store(syncline_store::Error::Appeared { .. })), "{error}");
+    let Error::Store(syncline_store::Error::Kept { kept, source }) = error else {
+        panic!("{error}")
+    };
+    assert!(matches!(*source, syncline_store::Error::Appeared { .. }), "{source}");
+    assert!(kept.starts_with(work.beside()) && kept.exists());
     let (pending, report) = work.run(THREE, Leftovers::Discard).unwrap();
     assert_eq!((report.resumed, report.passes), (0, 3));
     assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
@@ -483,6 +487,29 @@ fn an_old_result_is_replaced_by_the_commit() {
         assert_eq!(work.beside().exists(), depth == 2, "only several passes leave something");
         let (pending, _) = work.run(how, Leftovers::Discard).unwrap();
         assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+        work.finish(pending, 6).unwrap();
+    }
+}
+
+/// A folder that appears under the name prevents the commit, whatever may be replaced. The result
+/// of one pass gets another name, that of several stays in the folder of the run.
+#[test]
+fn a_result_whose_name_a_folder_has_taken_is_kept() {
+    for depth in [2, 6] {
+        let work = Work::new(1, Shape::new(40, 30));
+        let how = How { depth, ..THREE };
+        let (pending, report) = work.run(how, Leftovers::Discard).unwrap();
+        std::fs::create_dir(&work.path).unwrap();
+        let error = pending.commit().unwrap_err();
+        let Error::Store(syncline_store::Error::Kept { kept, .. }) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(kept.starts_with(work.beside()), report.passes > 1, "{error}");
+        let expected = work.data.plain(&KERNEL, 6);
+        same(&values(&Matrix::open(kept).unwrap()), &expected, work.data.shape.cols).unwrap();
+        std::fs::remove_dir(&work.path).unwrap();
+        let (pending, again) = work.run(how, Leftovers::Resume).unwrap();
+        assert_eq!(again.passes, if report.passes > 1 { 0 } else { 1 });
         work.finish(pending, 6).unwrap();
     }
 }

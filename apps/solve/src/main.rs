@@ -11,7 +11,7 @@ use clap::{CommandFactory as _, Parser, ValueEnum};
 use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use syncline_solve::check::check_by;
+use syncline_solve::check::{SEED, check_by};
 use syncline_solve::codec::Codec;
 use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::solve::{Progress, run, run_jobs, solution};
@@ -230,7 +230,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
             Some(why) => eprintln!("method: chains, without a Groebner basis: {why}"),
         }
     }
-    let (solution, report) = solved(args, &system.ring, &equations, &nonzero, deadline)?;
+    let (solution, report) = solved(args, &system.ring, &equations, &nonzero, 0, deadline)?;
     let seconds = began.elapsed().as_secs_f64();
     let mut out = String::new();
     describe(&mut out, args, &system.ring, &solution);
@@ -254,7 +254,8 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         end_at(deadline, args, "checked");
         let mode = mode(args);
         let mut second = |equations: &[Poly], inequations: &[Poly]| {
-            solved(args, &system.ring, equations, inequations, deadline).map(|(found, _)| found)
+            let found = solved(args, &system.ring, equations, inequations, SEED, deadline);
+            found.map(|(found, _)| found)
         };
         let (ring, equations) = (&system.ring, &system.equations);
         let outcome = match check_by(&mut second, ring, equations, &nonzero, &solution, mode) {
@@ -385,6 +386,7 @@ fn solved(
     ring: &Ring,
     equations: &[Poly],
     nonzero: &[Poly],
+    seed: u64,
     deadline: Option<Instant>,
 ) -> Result<(Solution, Option<Report>), SolveError> {
     let bar = if std::io::stderr().is_terminal() {
@@ -402,7 +404,7 @@ fn solved(
         ));
     };
     if args.workers == 1 && args.timeout.is_none() && args.memory.is_none() {
-        let decomposer = mode(args).decomposer(ring, equations, nonzero);
+        let decomposer = mode(args).decomposer(ring, equations, nonzero).with_seed(seed);
         let solved = run(&decomposer, decomposer.first(), &mut { told });
         bar.set_message("components");
         let solution = solution(&decomposer, solved, mode(args), args.factor, &mut run_jobs);
@@ -426,6 +428,7 @@ fn solved(
         factor: args.factor,
         timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
+        seed,
         ..Solver::default()
     };
     let outcome = solver.solve(ring, equations, nonzero, told);

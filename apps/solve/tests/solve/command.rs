@@ -19,7 +19,7 @@ fn command(system: &str, args: &[&str]) -> Command {
 }
 
 /// Runs the command on a text.
-fn on_text(text: &str, args: &[&str]) -> Output {
+pub(crate) fn on_text(text: &str, args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("system");
     std::fs::write(&file, text).unwrap();

@@ -151,7 +151,8 @@ fn products_of_linear_polynomials_have_as_many_components() {
         let solution = solve(&ring, &equations, &[], Mode::Kalkbrener, true);
         let dimensions = solution.components.iter().map(|component| component.chain.dimension());
         let mut found = dimensions.zip(solution.degrees.iter().copied()).collect::<Vec<_>>();
-        (expected.sort_unstable(), found.sort_unstable());
+        expected.sort_unstable();
+        found.sort_unstable();
         let what = || format!("seed {seed}: {equations:?} over Z/{prime}: {solution:?}");
         assert_eq!(found, expected, "{}", what());
         // Chains that are not divided have the same degrees in sum.

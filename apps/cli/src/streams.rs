@@ -1,62 +1,9 @@
 //! The standard streams that this process was started without.
-//!
-//! # Contract
-//! Before `main`, Rust opens `/dev/null` in place of each standard stream that is closed, so that
-//! no file of the program gets its number. What the program then prints is lost, and what it reads
-//! is empty, without an error. So the streams are looked at earlier: by a function that the loader
-//! calls before it calls the program.
-//!
-//! # Source
-//! `.init_array`: System V ABI, "Initialization and Termination Functions".
 
-use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-use rustix::io::FdFlags;
-
-/// A standard stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Input = 0,
-    Output = 1,
-}
-
-/// A bit for each stream that was closed.
-static CLOSED: AtomicU8 = AtomicU8::new(0);
-
-/// Returns whether the stream was closed when this process was started (`>&-`).
-pub(crate) fn was_closed(stream: Stream) -> bool {
-    // Relaxed: the word was written before the first thread began.
-    CLOSED.load(Ordering::Relaxed) >> (stream as u8) & 1 == 1
-}
-
-/// Lets programs that this process starts find the streams closed as well, and not `/dev/null` in
-/// their place.
-///
-/// # Errors
-/// Returns the system's error.
-pub(crate) fn pass_on() -> io::Result<()> {
-    let set = |stream: Stream| match stream {
-        Stream::Input => rustix::io::fcntl_setfd(io::stdin(), FdFlags::CLOEXEC),
-        Stream::Output => rustix::io::fcntl_setfd(io::stdout(), FdFlags::CLOEXEC),
-    };
-    let mut closed =
-        [Stream::Input, Stream::Output].into_iter().filter(|stream| was_closed(*stream));
-    Ok(closed.try_for_each(set)?)
-}
-
-extern "C" fn look() {
-    for stream in [Stream::Input, Stream::Output] {
-        // SAFETY: the call takes two numbers and touches no memory of this process.
-        if unsafe { libc::fcntl(stream as i32, libc::F_GETFD) } == -1 {
-            CLOSED.fetch_or(1 << stream as u8, Ordering::Relaxed);
-        }
-    }
-}
+pub(crate) use syncline_process::streams::{Stream, pass_on, was_closed};
 
 // SAFETY: the loader calls each pointer of the section as a function of C, before `main`, on the
-// only thread. `look` needs nothing that Rust sets up for `main`: no allocation, no standard
-// stream, no thread-local value.
+// only thread. `look` needs nothing that Rust sets up for `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static LOOK: extern "C" fn() = syncline_process::streams::look;

@@ -5,7 +5,7 @@
 //!   same, by other arithmetic.
 //! * A second solution, after a random linear change of variables, and with a Gröbner basis if the
 //!   zeros are finitely many, has as many components of each dimension and degree: so nothing is
-//!   missing.
+//!   missing. Its random numbers are others ([`SEED`]), so an unlucky one is not repeated.
 //!
 //! # The change
 //! Variables are mixed if they belong to the same block of the system: blocks are connected by
@@ -21,7 +21,10 @@ use crate::fibre::fibre;
 use crate::groebner::{MOST_WORK, lexicographic};
 use crate::poly::{Level, Poly, Ring};
 use crate::random::Random;
-use crate::solve::{Method, Mode, Solution, solve};
+use crate::solve::{Method, Mode, Solution, solve_with_seed};
+
+/// The seed of the random numbers of a check, and of a second solution.
+pub const SEED: u64 = 0xC4EC;
 
 /// Checks a solution of a system in this process: see the head of the module. Returns what is wrong
 /// with it, if anything is.
@@ -37,7 +40,7 @@ pub fn check(
     factor: bool,
 ) -> Result<(), String> {
     let mut second = |equations: &[Poly], inequations: &[Poly]| {
-        Ok(solve(ring, equations, inequations, mode, factor))
+        Ok(solve_with_seed(ring, equations, inequations, mode, factor, SEED))
     };
     check_by(&mut second, ring, equations, inequations, solution, mode)
         .expect("a solution in this process is no error")
@@ -46,7 +49,8 @@ pub fn check(
 /// A function that solves a system of equations and inequations.
 pub type Second<'s> = dyn FnMut(&[Poly], &[Poly]) -> Result<Solution, SolveError> + 's;
 
-/// Checks a solution like [`check`]; `second` finds the second solution, in the same mode.
+/// Checks a solution like [`check`]; `second` finds the second solution, in the same mode, with the
+/// random numbers of [`SEED`].
 ///
 /// # Errors
 /// What `second` returns; within, a sentence that says what is wrong.
@@ -58,7 +62,7 @@ pub fn check_by(
     solution: &Solution,
     mode: Mode,
 ) -> Result<Result<(), String>, SolveError> {
-    let mut random = Random::new(0xC4EC);
+    let mut random = Random::new(SEED);
     if let Err(why) = vanish(ring, equations, solution, &mut random) {
         return Ok(Err(why));
     }

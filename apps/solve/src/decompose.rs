@@ -94,6 +94,13 @@ impl Decomposer {
         }
     }
 
+    /// Takes other random numbers, also for the components of the solved chains and their degrees.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Decomposer {
+        self.regularizer = Regularizer::with_seed(self.ring(), seed);
+        self
+    }
+
     /// Leaves out tasks whose dimension is smaller than the number of variables minus that of
     /// equations. No irreducible component of the zeros has such a dimension (Krull), so the
     /// closures of the solved chains have the same union. Their points need not have.
@@ -112,7 +119,8 @@ impl Decomposer {
     /// Returns the degrees of chains by sections of the inputs: see [`shared_degrees`].
     pub(crate) fn shared_degrees(&self, chains: &[&Chain]) -> Option<Vec<usize>> {
         let polys = |all: &[Rc<Poly>]| all.iter().map(|p| p.as_ref().clone()).collect::<Vec<_>>();
-        shared_degrees(&polys(&self.inputs), &polys(&self.inequations), chains)
+        let seed = self.regularizer.seed();
+        shared_degrees(&polys(&self.inputs), &polys(&self.inequations), chains, seed)
     }
 
     /// Returns the first task.

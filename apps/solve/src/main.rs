@@ -2,23 +2,39 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, Parser, ValueEnum};
 use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use syncline_solve::check::check_by;
+use syncline_process::streams::{self, Stream};
+use syncline_solve::check::{SEED, check_by};
 use syncline_solve::codec::Codec;
 use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::solve::{Progress, run, run_jobs, solution};
 use syncline_solve::{Method, Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
 
-const EXIT_CODES: &str = "Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; \
-                          3 for a solution that --check finds wrong; 4 when the time is over.";
+// SAFETY: the loader calls each pointer of the section as a function of C, before `main`, on the
+// only thread. `look` needs nothing that Rust sets up for `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = streams::look;
+
+/// The largest number of bytes of a system: 256 MiB.
+const MOST_TEXT: u64 = 1 << 28;
+/// The least time to read a system, so that a time limit of 0 ends its solution and not its
+/// reading.
+const LEAST_READING: Duration = Duration::from_secs(1);
+
+const EXIT_CODES: &str = "Exit codes: 0 for success; 1 for an error; 2 for a wrong command line or \
+                          a closed standard output; 3 for a solution that --check finds wrong; \
+                          4 when the time is over.";
 
 /// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
 ///
@@ -69,7 +85,7 @@ struct Args {
     /// Print the solution as one line of JSON, the last one
     #[arg(long)]
     json: bool,
-    /// Give up after some seconds
+    /// Give up after some seconds; reading the system has at least one
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
     /// The memory of each worker in MiB, at least 8
@@ -121,6 +137,11 @@ fn main() -> ExitCode {
         return documented.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
+    if streams::was_closed(Stream::Output) {
+        let closed =
+            "standard output is closed: the solution has no place (> /dev/null discards it)";
+        return fail(closed, 2);
+    }
     if let Some(path) = &args.trace
         && let Err(error) = syncline_trace::start(path)
     {
@@ -173,7 +194,10 @@ fn document(words: &[OsString]) -> Option<Result<(), String>> {
         // Generated in memory: clap panics where it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut command, "syncline-solve", &mut script);
-        let written = std::io::stdout().write_all(&script);
+        let written = match streams::was_closed(Stream::Output) {
+            true => Err(rustix::io::Errno::BADF.into()),
+            false => std::io::stdout().write_all(&script),
+        };
         written.map_err(|error| format!("cannot write to standard output: {error}"))
     }))
 }
@@ -195,14 +219,11 @@ impl From<SolveError> for Failure {
 }
 
 fn execute(args: &Args) -> Result<ExitCode, Failure> {
-    let text = match args.file.as_os_str() == "-" {
-        true => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map(|_| text)
-        }
-        false => std::fs::read_to_string(&args.file),
-    };
-    let text = text.map_err(|error| Failure::Other(format!("{}: {error}", args.file.display())))?;
+    let started = Instant::now();
+    let deadline = args.timeout.and_then(|timeout| started.checked_add(timeout));
+    let least = deadline.map(|deadline| deadline.max(started + LEAST_READING));
+    let reading = TimeLimit::new(least, args, "read");
+    let text = text(&args.file)?;
     let source = Source::read(&text)?;
     let order = order(&source, &args.order)?;
     let system = source.system(&order)?;
@@ -214,23 +235,22 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::Other(format!("--nonzero {text}: {error}")))
         })
         .collect::<Result<Vec<_>, _>>()?;
+    drop(reading);
     let began = Instant::now();
     let method = match args.method {
         Way::Chains => Method::Chains,
         Way::Auto => Method::Auto,
     };
-    let deadline = args.timeout.and_then(|timeout| began.checked_add(timeout));
-    if method == Method::Auto {
-        end_at(deadline, args, "solved");
-    }
+    let preparing = (method == Method::Auto).then(|| TimeLimit::new(deadline, args, "solved"));
     let (equations, no_basis) = method.prepare(&system.ring, &system.equations, &nonzero);
+    drop(preparing);
     if method == Method::Auto {
         match &no_basis {
             None => eprintln!("method: a Groebner basis"),
             Some(why) => eprintln!("method: chains, without a Groebner basis: {why}"),
         }
     }
-    let (solution, report) = solved(args, &system.ring, &equations, &nonzero, deadline)?;
+    let (solution, report) = solved(args, &system.ring, &equations, &nonzero, 0, deadline)?;
     let seconds = began.elapsed().as_secs_f64();
     let mut out = String::new();
     describe(&mut out, args, &system.ring, &solution);
@@ -251,10 +271,11 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let mut checked = None;
     let check_began = Instant::now();
     if args.check {
-        end_at(deadline, args, "checked");
+        let _checking = TimeLimit::new(deadline, args, "checked");
         let mode = mode(args);
         let mut second = |equations: &[Poly], inequations: &[Poly]| {
-            solved(args, &system.ring, equations, inequations, deadline).map(|(found, _)| found)
+            let found = solved(args, &system.ring, equations, inequations, SEED, deadline);
+            found.map(|(found, _)| found)
         };
         let (ring, equations) = (&system.ring, &system.equations);
         let outcome = match check_by(&mut second, ring, equations, &nonzero, &solution, mode) {
@@ -330,16 +351,54 @@ fn too_late(timeout: Option<Duration>, what: &str) -> ExitCode {
     fail(&format!("not {what} within {} s", timeout.unwrap_or_default().as_secs_f64()), 4)
 }
 
-/// Ends the process at a deadline: a basis or a check is made in this process, and cannot be
-/// interrupted.
-fn end_at(deadline: Option<Instant>, args: &Args, what: &'static str) {
-    let Some(deadline) = deadline else { return };
-    let timeout = args.timeout;
-    std::thread::spawn(move || {
-        std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
-        too_late(timeout, what);
-        std::process::exit(4);
-    });
+/// Reads a system; `-` is standard input.
+fn text(file: &Path) -> Result<String, Failure> {
+    let is_input = file.as_os_str() == "-";
+    let name = if is_input { "standard input".into() } else { file.to_string_lossy() };
+    let failed = |error: std::io::Error| Failure::Other(format!("{name}: {error}"));
+    let mut text = Vec::new();
+    let read = if !is_input {
+        File::open(file).and_then(|file| file.take(MOST_TEXT + 1).read_to_end(&mut text))
+    } else if streams::was_closed(Stream::Input) {
+        // What is open in its place is empty.
+        Err(rustix::io::Errno::BADF.into())
+    } else {
+        std::io::stdin().lock().take(MOST_TEXT + 1).read_to_end(&mut text)
+    };
+    read.map_err(failed)?;
+    if text.len() as u64 > MOST_TEXT {
+        let most = MOST_TEXT >> 20;
+        return Err(Failure::Other(format!("{name}: a system has at most {most} MiB of text")));
+    }
+    String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::Other(format!("{name}: byte {} is not part of a text in UTF-8", at + 1))
+    })
+}
+
+/// Ends the process at a deadline, unless it is dropped before: reading, a basis and a check are in
+/// this process, and cannot be interrupted.
+struct TimeLimit {
+    /// The thread that waits ends when this is dropped.
+    _alive: Sender<()>,
+}
+
+impl TimeLimit {
+    fn new(deadline: Option<Instant>, args: &Args, what: &'static str) -> TimeLimit {
+        let (alive, wait) = mpsc::channel();
+        let timeout = args.timeout;
+        let end = move |deadline: Instant| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if wait.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                too_late(timeout, what);
+                std::process::exit(4);
+            }
+        };
+        if let Some(deadline) = deadline {
+            std::thread::spawn(move || end(deadline));
+        }
+        TimeLimit { _alive: alive }
+    }
 }
 
 /// A number with a noun in the right form.
@@ -385,6 +444,7 @@ fn solved(
     ring: &Ring,
     equations: &[Poly],
     nonzero: &[Poly],
+    seed: u64,
     deadline: Option<Instant>,
 ) -> Result<(Solution, Option<Report>), SolveError> {
     let bar = if std::io::stderr().is_terminal() {
@@ -402,7 +462,7 @@ fn solved(
         ));
     };
     if args.workers == 1 && args.timeout.is_none() && args.memory.is_none() {
-        let decomposer = mode(args).decomposer(ring, equations, nonzero);
+        let decomposer = mode(args).decomposer(ring, equations, nonzero).with_seed(seed);
         let solved = run(&decomposer, decomposer.first(), &mut { told });
         bar.set_message("components");
         let solution = solution(&decomposer, solved, mode(args), args.factor, &mut run_jobs);
@@ -426,6 +486,7 @@ fn solved(
         factor: args.factor,
         timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
+        seed,
         ..Solver::default()
     };
     let outcome = solver.solve(ring, equations, nonzero, told);

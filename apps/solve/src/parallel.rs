@@ -49,7 +49,7 @@ use crate::primes::Component;
 use crate::solve::{Mode, Progress, Solution};
 use crate::task::Task;
 pub use messages::Effort;
-use messages::{Done, Integers, Order, Problem, Work};
+use messages::{Done, How, Integers, Order, Problem, Work};
 use worker::Tally;
 pub use worker::serve_worker;
 
@@ -107,6 +107,8 @@ pub struct Solver {
     pub timeout: Option<Duration>,
     /// The number of bytes that a worker may have [default: 0, any number].
     pub worker_memory: u64,
+    /// The seed of random numbers.
+    pub seed: u64,
 }
 
 impl Solver {
@@ -260,8 +262,9 @@ impl Workers {
             None => self.solver.pool()?,
         };
         self.systems += 1;
-        let Solver { codec, mode, .. } = self.solver;
-        let problem = Problem::new(self.systems, ring, equations, inequations, codec, mode);
+        let Solver { codec, mode, seed, .. } = self.solver;
+        let how = How { codec, mode, seed };
+        let problem = Problem::new(self.systems, ring, equations, inequations, how);
         let first = Decomposer::new(ring, equations, inequations).first();
         let watch = Watch { deadline, system: self.systems, progress };
         let solved = self.solver.solve_in(&mut pool, ring, &problem, first, watch)?;
@@ -333,8 +336,8 @@ pub struct FarmCosts {
 pub fn farm_costs(program: &Program) -> Result<FarmCosts, SolveError> {
     let names = vec!["x".to_owned()];
     let inputs = Integers(vec![0, 0]);
-    let problem =
-        Problem { number: 0, names, prime: 2, inputs, codec: Codec::Terms, mode: Mode::Lazard };
+    let how = How { codec: Codec::Terms, mode: Mode::Lazard, seed: 0 };
+    let problem = Problem { number: 0, names, prime: 2, inputs, how };
     let (mut spawns, mut trips) = (Vec::new(), Vec::new());
     for _ in 0..9 {
         let builder = PoolBuilder::new(1).program(program.clone()).batch(1);

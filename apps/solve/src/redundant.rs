@@ -68,7 +68,8 @@ pub fn irredundant(
                         continue;
                     }
                     for boundary in &divided.boundary {
-                        let cone = cone.get_or_insert_with(|| Cone::new(block, runner));
+                        let cone = cone
+                            .get_or_insert_with(|| Cone::new(block, regularizer.seed(), runner));
                         for Component { chain, .. } in primes(boundary) {
                             let within = cone.contains(&chain);
                             if within { &mut inside } else { &mut outside }.push(chain);

@@ -72,6 +72,7 @@ type Cached = (Poly, Poly, Rc<Vec<Poly>>);
 #[derive(Debug)]
 pub struct Regularizer {
     ring: Ring,
+    seed: u64,
     /// Points for fibres.
     points: Vec<Vec<u64>>,
     /// The subresultants of pairs, by the values of both polynomials at a point and the level.
@@ -82,10 +83,17 @@ impl Regularizer {
     /// Creates one without cached subresultants.
     #[must_use]
     pub fn new(ring: &Ring) -> Regularizer {
-        let mut random = Random::new(1);
+        Regularizer::with_seed(ring, 0)
+    }
+
+    /// Creates one like [`new`](Self::new) with other random numbers. They decide how fast a
+    /// polynomial is classified, and never its kind.
+    #[must_use]
+    pub fn with_seed(ring: &Ring, seed: u64) -> Regularizer {
+        let mut random = Random::new(seed.wrapping_add(1));
         let mut point = || (0..ring.variables()).map(|_| random.below(ring.prime())).collect();
         let points = (0..FIBRES).map(|_| point()).collect();
-        Regularizer { ring: ring.clone(), points, cache: RefCell::default() }
+        Regularizer { ring: ring.clone(), seed, points, cache: RefCell::default() }
     }
 
     /// Returns the kind of a polynomial modulo a chain, whose members up to its main variable form
@@ -178,6 +186,12 @@ impl Regularizer {
         let entry = (a.clone(), b.clone(), all.clone());
         self.cache.borrow_mut().entry(key).or_default().push(entry);
         all
+    }
+
+    /// Returns the seed of the random numbers.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the ring.

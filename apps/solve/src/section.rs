@@ -25,9 +25,36 @@
 //! Random numbers are taken from an extension of Z/p with at least 2^13 elements. It is a variable
 //! below all others, with an irreducible polynomial.
 //!
+//! # Draws
+//! A random linear space can be bad: it meets V at infinity, touches V, or meets the boundary of V
+//! where an initial of the chain vanishes. A draw therefore has linear forms of its own, not only
+//! values: bad forms are bad for nearly all values.
+//!
+//! A bad section of the chain has too few points, and never too many. The chain is open in V, so
+//! points of a finite section are isolated points of V in the linear space, and by Bézout's
+//! inequality there are at most deg V of them. An infinite section does not count. So the degree is
+//! the largest number of three draws. The closure of a chain has a degree of at least 1; if no draw
+//! finds a point, there are more draws.
+//!
+//! A section of a whole system can have too many points as well, as it may meet components of
+//! smaller dimension. Its degrees are those on which two draws agree ([`shared_degrees`]).
+//!
 //! # Errors
-//! Results are wrong with a probability of some deg V² / 2^12 for a prime just above 2^12, and less
-//! for larger ones and for small primes. A degree is the largest of three draws.
+//! Let q be the size of the field of random numbers, D = deg V, d = dim V, and n the degree of the
+//! product of the chain's initials. A draw is bad with a probability of at most
+//! b = D (2 d + D + n) / q. It is bad if the d forms have a common zero on V at infinity (d D / q),
+//! if they are no separable projection of one of at most D components (d D / q), or if the values
+//! are a zero of the projection's discriminant (D² / q) or of the image of the boundary (D n / q).
+//! The draws are independent, so a degree is too small with a probability of at most b³. The
+//! degrees of a whole system are wrong with a probability of about 3 b², where D is the sum of the
+//! degrees of all components.
+//!
+//! A [`Cone`] wrongly contains a variety with a probability of at most (d + 1) D / q. It is drawn
+//! once.
+//!
+//! The random numbers are those of a seed and of the polynomials, so an answer can be repeated.
+//! What is bad for one chain is not bad for all chains over the same prime, and a check takes
+//! another seed.
 
 use std::rc::Rc;
 
@@ -46,6 +73,10 @@ use crate::tower;
 const ATTEMPTS: usize = 8;
 /// The number of random linear spaces by which a degree is determined.
 const DRAWS: usize = 3;
+/// The number of times that this number of spaces is drawn if none of them has a point.
+const ROUNDS: usize = 8;
+/// The number of draws of which two have to agree on the degrees of a system's components.
+const SHARED_DRAWS: usize = 8;
 /// The least size of a field of random numbers, in bits, if the prime is smaller.
 const FIELD_BITS: f64 = 13.0;
 /// The name of the field's generator, which is not printed.
@@ -54,9 +85,10 @@ const GENERATOR: &str = "generator";
 const PRIME_BITS: f64 = 12.0;
 
 /// Returns the degree of the closure of the points of a chain, as a projective variety: the product
-/// of the degrees of its blocks. That of one polynomial is its total degree.
+/// of the degrees of its blocks. That of one polynomial is its total degree. The random numbers are
+/// those of `seed`.
 #[must_use]
-pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
+pub fn degree(chain: &Chain, seed: u64, runner: &mut Runner<'_>) -> usize {
     if chain.dimension() == 0 {
         return chain.degree();
     }
@@ -72,7 +104,7 @@ pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
             // The members need not be square-free.
             return primes(block).iter().map(|component| component.chain.degree()).sum();
         }
-        Section::new(block).degree(runner)
+        Section::new(block, seed).degree(runner)
     };
     chain.blocks().iter().map(&mut of_block).fold(1, usize::saturating_mul)
 }
@@ -81,15 +113,16 @@ pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
 /// greatest dimension of the zeros of `equations` at which no inequation vanishes. The
 /// sections are those of the system, whose polynomials are often much smaller than the chains';
 /// each point belongs to the chain whose members vanish there. Returns `None` if a section has no
-/// basis.
+/// basis, as an infinite one, or if no two draws agree.
 pub(crate) fn shared_degrees(
     equations: &[Poly],
     inequations: &[Poly],
     chains: &[&Chain],
+    seed: u64,
 ) -> Option<Vec<usize>> {
     let first = chains.first()?;
-    let mut section = Section::of_variables(equations.first()?.ring(), |_| true);
-    let forms = section.forms(first.dimension());
+    let random = random_of(seed, equations);
+    let mut section = Section::of_variables(equations.first()?.ring(), random, |_| true);
     let mapped = |p: &Poly| p.mapped(&section.ring, &section.levels);
     let inequations = inequations.iter().map(mapped).collect::<Vec<_>>();
     let own = equations.iter().map(mapped).chain(section.field.clone()).collect::<Vec<_>>();
@@ -99,12 +132,12 @@ pub(crate) fn shared_degrees(
     });
     let chains = chains.collect::<Vec<_>>();
     let regularizer = Regularizer::new(&section.ring);
-    let mut degrees = vec![0; chains.len()];
-    for _ in 0..DRAWS {
-        let conditions = forms.iter().map(|form| form - &section.number()).collect::<Vec<_>>();
-        let inputs = [own.as_slice(), &conditions].concat();
+    let mut drawn: Vec<Vec<usize>> = Vec::new();
+    for _ in 0..SHARED_DRAWS {
+        let inputs = [own.as_slice(), &section.space(first.dimension())].concat();
         let points = points_by_basis(&section.ring, inputs, &inequations).ok()?;
         let mut points = disjoint(&regularizer, points);
+        let mut degrees = Vec::new();
         for (index, chain) in chains.iter().enumerate() {
             // What is on none of the others is on the last one.
             let mut on_it = std::mem::take(&mut points);
@@ -117,10 +150,17 @@ pub(crate) fn shared_degrees(
                 }
                 on_it = inside;
             }
-            degrees[index] = degrees[index].max(section.count(&on_it));
+            degrees.push(section.count(&on_it));
         }
+        if degrees.contains(&0) {
+            continue;
+        }
+        if drawn.contains(&degrees) {
+            return Some(degrees);
+        }
+        drawn.push(degrees);
     }
-    Some(degrees)
+    None
 }
 
 /// The equation of a cone over the closure of a chain: see the head of the module.
@@ -132,10 +172,11 @@ pub struct Cone {
 
 impl Cone {
     /// Computes the equation for a chain that has at least one member, and a free variable that
-    /// occurs in one. Variables that do not occur are left aside.
+    /// occurs in one. Variables that do not occur are left aside. The random numbers are those of
+    /// `seed`.
     #[must_use]
-    pub fn new(chain: &Chain, runner: &mut Runner<'_>) -> Cone {
-        let mut section = Section::new(chain);
+    pub fn new(chain: &Chain, seed: u64, runner: &mut Runner<'_>) -> Cone {
+        let mut section = Section::new(chain, seed);
         // Other random numbers in each attempt, and in the degree as well.
         for _ in 0..ATTEMPTS {
             let degree = section.degree(runner);
@@ -196,10 +237,11 @@ struct Section {
 }
 
 impl Section {
-    fn new(chain: &Chain) -> Section {
+    fn new(chain: &Chain, seed: u64) -> Section {
         let (_, member) = chain.members().next().expect("a chain with a member");
         let occurs = |level| chain.members().any(|(_, member)| member.degree(level) > 0);
-        let mut section = Section::of_variables(member.ring(), occurs);
+        let random = random_of(seed, chain.members().map(|(_, member)| member.as_ref()));
+        let mut section = Section::of_variables(member.ring(), random, occurs);
         section.chain = chain.members().fold(section.base(), |all, (_, member)| {
             all.with(member.mapped(&section.ring, &section.levels))
         });
@@ -207,7 +249,7 @@ impl Section {
     }
 
     /// The section of the space of those variables of a ring that occur.
-    fn of_variables(outer: &Ring, occurs: impl Fn(Level) -> bool) -> Section {
+    fn of_variables(outer: &Ring, mut random: Random, occurs: impl Fn(Level) -> bool) -> Section {
         let (n, prime) = (outer.variables(), outer.prime());
         let bits = (prime as f64).log2();
         let field_degree = if bits >= PRIME_BITS { 1 } else { (FIELD_BITS / bits).ceil() as usize };
@@ -224,7 +266,6 @@ impl Section {
         }
         names.reverse();
         let ring = Ring::new(&names, prime).expect("FLINT is loaded, and the prime is one");
-        let mut random = Random::new(prime);
         let field = (field_degree > 1).then(|| irreducible(&ring, field_degree, &mut random));
         let mut section =
             Section { chain: Chain::empty(names.len()), ring, levels, field, field_degree, random };
@@ -259,21 +300,26 @@ impl Section {
         number
     }
 
-    /// A random number of the field.
-    fn number(&mut self) -> Poly {
-        let mut random = self.random.clone();
-        let number = self.number_from(&mut random);
-        self.random = random;
-        number
+    /// The degree of the closure of the chain: see the head of the module.
+    fn degree(&mut self, runner: &mut Runner<'_>) -> usize {
+        for _ in 0..ROUNDS {
+            let spaces = (0..DRAWS).map(|_| self.space(self.dimension())).collect::<Vec<_>>();
+            let found = self.points(&spaces, runner);
+            let counts = found.iter().flatten().map(|points| self.count(points));
+            if let Some(degree) = counts.max().filter(|&degree| degree > 0) {
+                return degree;
+            }
+        }
+        1
     }
 
-    /// The degree of the closure of the chain.
-    fn degree(&mut self, runner: &mut Runner<'_>) -> usize {
-        let forms = self.forms(self.dimension());
-        let draw = |_| forms.iter().map(|_| self.number()).collect::<Vec<_>>();
-        let draws = (0..DRAWS).map(draw).collect::<Vec<_>>();
-        let found = self.points(&forms, &draws, runner);
-        found.iter().map(|points| self.count(points)).max().unwrap_or_default()
+    /// A random linear space of a codimension: the polynomials that vanish there.
+    fn space(&mut self, codimension: usize) -> Vec<Poly> {
+        let forms = self.forms(codimension);
+        let mut random = self.random.clone();
+        let space = forms.iter().map(|form| form - &self.number_from(&mut random)).collect();
+        self.random = random;
+        space
     }
 
     /// Random linear forms.
@@ -290,33 +336,30 @@ impl Section {
         forms
     }
 
-    /// For each draw of values, the points of the chain at which forms have these values, as closed
-    /// chains without common points.
-    fn points(
-        &self,
-        forms: &[Poly],
-        draws: &[Vec<Poly>],
-        runner: &mut Runner<'_>,
-    ) -> Vec<Vec<Chain>> {
+    /// For each of some linear spaces, the points of the chain in it, as closed chains without
+    /// common points; `None` if they are infinitely many.
+    fn points(&self, spaces: &[Vec<Poly>], runner: &mut Runner<'_>) -> Vec<Option<Vec<Chain>>> {
         let members = self.chain.members().map(|(_, member)| member.as_ref().clone());
         let members = members.collect::<Vec<_>>();
         let initials = members.iter().map(Poly::initial).filter(|initial| !initial.is_constant());
         let inequations = initials.collect::<Vec<_>>();
-        let job = |values: &Vec<Poly>| {
-            let conditions = forms.iter().zip(values).map(|(form, value)| Rc::new(form - value));
-            let conditions = conditions.collect::<Vec<_>>();
+        let job = |space: &Vec<Poly>| {
+            let conditions = space.iter().cloned().map(Rc::new).collect::<Vec<_>>();
             let mut task = Task::new(self.ring.variables(), &conditions);
             task.checked = 0;
             task.chain = self.chain.clone();
             let mut inputs = members.clone();
-            inputs.extend(conditions.iter().map(|condition| condition.as_ref().clone()));
+            inputs.extend(space.iter().cloned());
             Job { ring: self.ring.clone(), inputs, inequations: inequations.clone(), task }
         };
         let regularizer = Regularizer::new(&self.ring);
-        let found = runner(draws.iter().map(job).collect());
-        found.into_iter().map(|points| disjoint(&regularizer, points)).collect()
+        let found = runner(spaces.iter().map(job).collect());
+        let is_finite = |points: &Vec<Chain>| points.iter().all(|chain| chain.dimension() == 0);
+        let found = found.into_iter().map(|points| Some(points).filter(is_finite));
+        found.map(|points| Some(disjoint(&regularizer, points?))).collect()
     }
 
+    /// The number of points of closed chains.
     fn count(&self, points: &[Chain]) -> usize {
         points.iter().map(Chain::degree).sum::<usize>() / self.field_degree
     }
@@ -355,11 +398,15 @@ impl Section {
         while sections.len() < exponents.len() {
             let draw = |_| forms.iter().map(|_| this.number_from(&mut random)).collect();
             let draws = (sections.len()..exponents.len()).map(draw).collect::<Vec<Vec<_>>>();
-            for (values, points) in draws.iter().zip(this.points(forms, &draws, runner)) {
-                if this.count(&points) != degree {
+            let space = |values: &Vec<Poly>| {
+                forms.iter().zip(values).map(|(form, value)| form - value).collect()
+            };
+            let spaces = draws.iter().map(space).collect::<Vec<_>>();
+            for (values, points) in draws.iter().zip(this.points(&spaces, runner)) {
+                let Some(points) = points.filter(|points| this.count(points) == degree) else {
                     unlucky += 1;
                     continue;
-                }
+                };
                 // The values at some heights of the polynomial whose zeros are those of `last`.
                 let at_heights = heights.iter().map(|height| {
                     points.iter().fold(this.ring.constant(1), |product, chain| {
@@ -468,6 +515,15 @@ fn exponents_up_to(degree: usize, variables: usize) -> Vec<Vec<u64>> {
     found
 }
 
+/// The random numbers of a seed and polynomials.
+fn random_of<'p>(seed: u64, polys: impl IntoIterator<Item = &'p Poly>) -> Random {
+    let words = polys.into_iter().flat_map(|poly| {
+        let terms = poly.terms();
+        terms.flat_map(|(coefficient, exponents)| exponents.into_iter().chain([coefficient]))
+    });
+    Random::of(seed, words)
+}
+
 /// A random irreducible polynomial in the variable of level 1.
 pub(crate) fn irreducible(ring: &Ring, degree: usize, random: &mut Random) -> Poly {
     loop {
@@ -479,5 +535,43 @@ pub(crate) fn irreducible(ring: &Ring, degree: usize, random: &mut Random) -> Po
         if matches!(poly.factor()[..], [(_, 1)]) {
             return poly;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::solve::run_jobs;
+
+    /// The line x + z, y + z over Z/5.
+    fn line() -> Option<Section> {
+        let names = ["x", "y", "z"].map(str::to_owned);
+        let ring = Ring::new(&names, 5).ok()?;
+        let [z, y, x] = [1, 2, 3].map(|level| ring.variable(level));
+        Some(Section::new(&Chain::empty(3).with(&x + &z).with(&y + &z), 0))
+    }
+
+    #[test]
+    fn bad_sections_have_too_few_points_or_do_not_count() {
+        // Without FLINT there is nothing to test.
+        let Some(section) = line() else { return };
+        let [one, z, y, x] = [0, 1, 2, 3].map(|index| match index {
+            0 => section.ring.constant(1),
+            index => section.ring.variable(section.levels[index]),
+        });
+        let [through, beside, across] = [&x - &y, &(&x - &y) - &one, &z - &one];
+        let spaces = [through, beside, across].map(|plane| vec![plane]);
+        let found = section.points(&spaces, &mut run_jobs);
+        let counts = found.iter().map(|points| Some(section.count(points.as_deref()?)));
+        assert_eq!(counts.collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn each_draw_has_forms_of_its_own() {
+        let Some(mut section) = line() else { return };
+        let [first, second] = [section.space(1), section.space(1)];
+        let top = section.ring.variables();
+        let coefficient = |space: &[Poly]| space[0].leading_coefficient(top);
+        assert_ne!(coefficient(&first), coefficient(&second));
     }
 }

@@ -192,7 +192,19 @@ pub fn solve(
     mode: Mode,
     factor: bool,
 ) -> Solution {
-    let decomposer = mode.decomposer(ring, equations, inequations);
+    solve_with_seed(ring, equations, inequations, mode, factor, 0)
+}
+
+/// Solves a system like [`solve`], with other random numbers.
+pub(crate) fn solve_with_seed(
+    ring: &Ring,
+    equations: &[Poly],
+    inequations: &[Poly],
+    mode: Mode,
+    factor: bool,
+    seed: u64,
+) -> Solution {
+    let decomposer = mode.decomposer(ring, equations, inequations).with_seed(seed);
     let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     solution(&decomposer, solved, mode, factor, &mut run_jobs)
 }
@@ -221,7 +233,8 @@ pub fn solution(
     if mode == Mode::Kalkbrener && top > 0 && first.iter().any(is_large) {
         degrees = decomposer.shared_degrees(&first).unwrap_or_default();
     }
-    degrees.extend(chains[degrees.len()..].iter().map(|chain| degree(chain, runner)));
+    let seed = decomposer.regularizer().seed();
+    degrees.extend(chains[degrees.len()..].iter().map(|chain| degree(chain, seed, runner)));
     Solution { components, degrees }
 }
 

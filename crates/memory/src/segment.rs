@@ -35,6 +35,7 @@ use std::sync::atomic::AtomicUsize;
 use rustix::fs::{FileType, MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::{Error, Result};
 
@@ -484,7 +485,7 @@ impl Advice {
 /// Creates a memfd of `len` zeroed bytes, mode 0600, with a sealed length.
 fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
     let fd = new_memfd()?;
-    rustix::fs::ftruncate(&fd, len)?;
+    resize(fd.as_fd(), len)?;
     seal(&fd)?;
     Ok(fd)
 }
@@ -499,6 +500,15 @@ fn new_memfd() -> rustix::io::Result<OwnedFd> {
     };
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
     Ok(fd)
+}
+
+/// Sets the length of an empty memfd. Beyond the limit on file sizes (RLIMIT_FSIZE) that is an
+/// error, and not the signal SIGXFSZ by which the kernel would end the process.
+fn resize(fd: BorrowedFd<'_>, len: u64) -> rustix::io::Result<()> {
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| len > most) {
+        return Err(Errno::FBIG);
+    }
+    rustix::fs::ftruncate(fd, len)
 }
 
 /// Seals the length of a memfd against shrinking and growing.

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 
 use proptest::prelude::*;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use syncline_memory::{Access, Advice, Error, Pages, Segment};
 use syncline_testkit::{again, property};
 
@@ -217,6 +219,29 @@ fn shared_memory_reaches_another_process() {
         again("child_of_shared_memory").env(CHILD, "1").stdin(Stdio::from(fd)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(bytes(&segment)[..4], *b"pong");
+}
+
+/// Not a test by itself: the child's part of the next test.
+#[test]
+fn child_with_a_limit_on_file_sizes() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let limit = Rlimit { current: Some(1 << 20), ..getrlimit(Resource::Fsize) };
+    setrlimit(Resource::Fsize, limit).unwrap();
+    Segment::shared(1 << 20).unwrap();
+    for made in [Segment::shared((1 << 20) + 1), Segment::reserve_shared(Some(2 << 20))] {
+        let Err(Error::Segment { source, .. }) = made else { panic!("{made:?}") };
+        assert_eq!(source.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
+    }
+    assert!(Segment::reserve_shared(None).unwrap().len() <= 1 << 20);
+}
+
+/// The kernel would end the process with SIGXFSZ.
+#[test]
+fn a_limit_on_file_sizes_is_an_error() {
+    let child = again("child_with_a_limit_on_file_sizes").env(CHILD, "1").output().unwrap();
+    assert!(child.status.success(), "{child:?}");
 }
 
 #[test]

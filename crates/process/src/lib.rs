@@ -15,6 +15,8 @@ pub mod lifeline;
 #[doc(hidden)]
 pub mod mark;
 pub mod spawn;
+#[doc(hidden)]
+pub mod streams;
 pub mod watch;
 
 pub use error::Error;

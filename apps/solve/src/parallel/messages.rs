@@ -108,9 +108,17 @@ pub(super) struct Problem {
     pub(super) names: Vec<String>,
     pub(super) prime: u64,
     pub(super) inputs: Integers,
+    pub(super) how: How,
+}
+
+/// How a system is to be solved.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct How {
     pub(super) codec: Codec,
     /// What chains stand for.
     pub(super) mode: Mode,
+    /// The seed of random numbers.
+    pub(super) seed: u64,
 }
 
 impl Problem {
@@ -119,14 +127,13 @@ impl Problem {
         ring: &Ring,
         equations: &[Poly],
         inequations: &[Poly],
-        codec: Codec,
-        mode: Mode,
+        how: How,
     ) -> Problem {
-        let inputs = encoded(codec, |writer| {
+        let inputs = encoded(how.codec, |writer| {
             writer.polys(equations.iter());
             writer.polys(inequations.iter());
         });
-        Problem { number, names: ring.names().to_vec(), prime: ring.prime(), inputs, codec, mode }
+        Problem { number, names: ring.names().to_vec(), prime: ring.prime(), inputs, how }
     }
 }
 

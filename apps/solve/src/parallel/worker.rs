@@ -97,10 +97,11 @@ pub fn serve_worker() -> Result<(), SolveError> {
 
 fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
     let ring = Ring::new(&problem.names, problem.prime)?;
-    let mut reader = Reader::new(problem.codec, &ring, &problem.inputs.0);
+    let mut reader = Reader::new(problem.how.codec, &ring, &problem.inputs.0);
     let (equations, inequations) = (reader.polys()?, reader.polys()?);
     reader.finish()?;
-    Ok(problem.mode.decomposer(&ring, &equations, &inequations))
+    let decomposer = problem.how.mode.decomposer(&ring, &equations, &inequations);
+    Ok(decomposer.with_seed(problem.how.seed))
 }
 
 /// Does what is ordered.
@@ -116,23 +117,23 @@ fn obey(
         Order::Steps { task, micros } => piece(problem, decomposer, task, micros, forks, tally),
         Order::Points { job } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
-            let job = effort.read(problem.codec, decomposer.ring(), job)?;
+            let job = effort.read(problem.how.codec, decomposer.ring(), job)?;
             tally.begin(forks, 0);
             let chains = effort.working(|| job.run());
             Tally::add(&tally.done, 1);
-            let chains = effort.write(problem.codec, chains);
+            let chains = effort.write(problem.how.codec, chains);
             Ok(Done { chains, effort, ..Done::default() })
         }
         Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
         Order::Components { solved, factor } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
-            let (codec, ring) = (problem.codec, decomposer.ring());
+            let (codec, ring) = (problem.how.codec, decomposer.ring());
             let solved = effort.read(codec, ring, solved)?;
             let mut children = Effort::default();
             let mut joined = Duration::ZERO;
             let began = Instant::now();
             let Solution { components, degrees } =
-                solution(decomposer, solved, problem.mode, factor, &mut |jobs| {
+                solution(decomposer, solved, problem.how.mode, factor, &mut |jobs| {
                     let began = Instant::now();
                     Tally::add(&tally.made, jobs.len());
                     let found = forked(problem, jobs, forks, &mut children);
@@ -158,10 +159,11 @@ fn forked(
     forks: &mut Forks<'_, Work, Done>,
     effort: &mut Effort,
 ) -> Vec<Vec<Chain>> {
-    let Problem { number, codec, mode, .. } = *problem;
+    let Problem { number, how, .. } = *problem;
+    let codec = how.codec;
     let fork = |job: Job| {
         // The ring alone: all jobs of a component have the same problem.
-        let problem = Problem::new(number, &job.ring, &[], &[], codec, mode);
+        let problem = Problem::new(number, &job.ring, &[], &[], how);
         let ring = job.ring.clone();
         (ring, forks.fork(Work { problem, order: Order::Points { job: effort.write(codec, job) } }))
     };
@@ -202,7 +204,7 @@ fn piece(
     forks: &mut Forks<'_, Work, Done>,
     tally: &Tally,
 ) -> Result<Done, CodecError> {
-    let (codec, ring) = (problem.codec, decomposer.ring());
+    let (codec, ring) = (problem.how.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
     let task = effort.read(codec, ring, task)?;
     let mut tasks = vec![task];
@@ -237,7 +239,7 @@ fn tree(
     forks: &mut Forks<'_, Work, Done>,
     tally: &Tally,
 ) -> Result<Done, CodecError> {
-    let (codec, ring) = (problem.codec, decomposer.ring());
+    let (codec, ring) = (problem.how.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
     let task = effort.read(codec, ring, task)?;
     let mut tasks = vec![task];

@@ -1,6 +1,6 @@
 //! The command: its output, its errors, and its workers.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn command(system: &str, args: &[&str]) -> Command {
 }
 
 /// Runs the command on a text.
-fn on_text(text: &str, args: &[&str]) -> Output {
+pub(crate) fn on_text(text: &str, args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("system");
     std::fs::write(&file, text).unwrap();
@@ -268,7 +268,7 @@ fn a_killed_worker_does_not_change_the_answer() {
     while killed < kills {
         let args = ["--factor", "--json", "--workers", "2"];
         let mut command = command(system, &args);
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let pid = child.id();
         // Earlier and earlier, if kills come too late.
@@ -358,4 +358,59 @@ fn a_solution_is_recorded() {
     std::fs::write(&file, "my thesis").unwrap();
     let output = command("eco6.txt", &["--trace", trace]).output().unwrap();
     assert!(error_of(&output).contains("solve.trace is not a trace of Syncline"));
+}
+
+/// Runs the command by a shell, as `$SOLVE`.
+fn by_shell(line: &str) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).env("SOLVE", env!("CARGO_BIN_EXE_syncline-solve"));
+    shell.output().unwrap()
+}
+
+#[test]
+fn closed_streams_are_errors() {
+    let system = format!("{SYSTEMS}eco6.txt");
+    let output = by_shell(&format!("$SOLVE {system} >&-"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.starts_with("error: standard output is closed: "), "{error}");
+    let error = error_of(&by_shell("$SOLVE - <&-"));
+    assert!(error.starts_with("error: standard input: Bad file descriptor"), "{error}");
+    if has_flint() {
+        assert!(by_shell(&format!("$SOLVE {system} > /dev/null < /dev/null")).status.success());
+        assert!(error_of(&by_shell("$SOLVE - < /dev/null")).contains("no variables"));
+    }
+}
+
+#[test]
+fn input_without_end_is_an_error() {
+    let error = error_of(&by_shell("$SOLVE /dev/zero"));
+    assert_eq!(error, "error: /dev/zero: a system has at most 256 MiB of text\n");
+    let error = error_of(&by_shell("printf 'vars x\\377' | $SOLVE -"));
+    assert_eq!(error, "error: standard input: byte 7 is not part of a text in UTF-8\n");
+}
+
+#[test]
+fn a_time_limit_ends_reading() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline-solve"));
+    command.args(["-", "--timeout", "1.5"]).stdin(Stdio::piped());
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let writer = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: not read within 1.5 s\n");
+    drop(writer);
+}
+
+/// The memory that the workers share is a file without a name.
+#[test]
+fn a_limit_on_file_sizes_is_an_error() {
+    if !has_flint() {
+        return;
+    }
+    let line = format!("ulimit -f 2000; $SOLVE {SYSTEMS}eco6.txt --workers 2");
+    let error = error_of(&by_shell(&line));
+    assert!(error.contains("File too large"), "{error}");
 }

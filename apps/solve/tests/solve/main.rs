@@ -2,6 +2,7 @@
 
 mod basis;
 mod command;
+mod degrees;
 mod found;
 mod random_systems;
 mod singular;

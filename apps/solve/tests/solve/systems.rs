@@ -28,7 +28,11 @@ fn invariants(text: &str, reversed: bool) -> Invariants {
     {
         assert!(component.is_prime);
         let chain = component.chain;
-        degrees.entry(Reverse(chain.dimension())).or_default().push(degree(&chain, &mut run_jobs));
+        degrees.entry(Reverse(chain.dimension())).or_default().push(degree(
+            &chain,
+            0,
+            &mut run_jobs,
+        ));
     }
     degrees
         .into_iter()

@@ -30,7 +30,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{
     Access, Advice, Backing, HUGE_PAGE, Segment, new_memfd, page_ceil, page_size, pages_inside,
-    refused, seal,
+    refused, resize, seal,
 };
 use crate::{Error, Result, room};
 
@@ -78,16 +78,13 @@ impl Segment {
     /// The same as those of [`shared`](Self::shared).
     pub fn reserve_shared(len: Option<usize>) -> Result<Segment> {
         let fd = new_memfd().map_err(refused("make shared memory of", 0, len.unwrap_or(0)))?;
-        // A file beyond this limit is not allowed, and growing one past it kills the process.
+        // A file beyond this limit is not allowed.
         let file = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        if let Some(len) = len.filter(|&len| len as u64 > file) {
-            return Err(refused("make shared memory of", 0, len)(Errno::FBIG));
-        }
         let (base, len) = shrinking(len, file, |mapped| map_reserved(fd.as_fd(), mapped))?;
         // From here on the segment owns the mapping, and drops it on an error.
         let segment = Segment::reserved(base, len, Backing::Shared(fd));
         if let Backing::Shared(fd) = &segment.backing {
-            let made = rustix::fs::ftruncate(fd, len as u64).and_then(|()| seal(fd));
+            let made = resize(fd.as_fd(), len as u64).and_then(|()| seal(fd));
             made.map_err(refused("make shared memory of", 0, len))?;
         }
         Ok(segment)

@@ -206,14 +206,14 @@ def sweep(
             for path in passes if not resume and _is_interrupt(error) else ():
                 if path not in before:
                     remove(path)
-            # A file has failed, and an error of the native part does not say what is left.
+            # A file has failed: the native part does not say how to go on from what is left.
             left = [path for path in passes if os.path.lexists(path)]
-            is_told = any(path in str(error) for path in left)
             is_new = resume or not set(left) <= set(before)
-            if type(error) is FileError and job.can_resume and left and is_new and not is_told:
-                raise FileError(
-                    f"{error}; what was complete is in {left[0]}: resume=True goes on from there"
-                ) from error
+            if type(error) is FileError and job.can_resume and left and is_new:
+                what = str(error)
+                if left[0] not in what:
+                    what += f"; what was complete is in {left[0]}"
+                raise FileError(f"{what}: resume=True goes on from there") from error
             raise
         finally:
             if bar is not None:

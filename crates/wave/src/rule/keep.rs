@@ -106,6 +106,8 @@ impl Keep<'_> {
             false => (self.plan)(&inputs, left, !in_memory)?,
         };
         let run = self.of(&inputs, plan);
+        // A lack of space or of rights is found before the result is computed, not after it.
+        let reserved = if in_memory { run.new_files(&paths)? } else { Vec::new() };
         let mut output = match generations {
             Some(generations) => Output::Generations(generations),
             None if in_memory => Output::Memory(Vec::new()),
@@ -171,14 +173,13 @@ impl Keep<'_> {
             }
             Output::Shared(_) => unreachable!("files of a run in one process are not shared"),
             Output::Memory(arrays) => {
-                let files = run.new_files(&paths)?;
-                for (file, array) in files.iter().zip(&arrays) {
+                for (file, array) in reserved.iter().zip(&arrays) {
                     let start = file.bytes() - array.bytes().len() as u64;
                     let failed = |source| failed("write", file.target(), source);
                     file.file().write_all_at(array.bytes(), start).map_err(failed)?;
                     sums.push(SlabSums::of_array(array, unit));
                 }
-                Kind::New(files)
+                Kind::New(reserved)
             }
         };
         identity.check_inputs()?;

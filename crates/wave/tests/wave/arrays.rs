@@ -424,3 +424,15 @@ fn a_result_whose_name_a_folder_has_taken_is_kept() {
         work.check(5);
     }
 }
+
+/// A file that cannot be created is found before the sweep, also by one in memory.
+#[test]
+fn a_sweep_in_memory_creates_its_files_first() {
+    let work = Work::new();
+    let target = Target::npy(work.path("none/a.npy")).and(work.path("none/b.npy"));
+    let monitor = Arc::new(Monitor::new());
+    let sweep = work.sweep(5, 1).monitor(Arc::clone(&monitor));
+    let error = work.run(&sweep, &target.in_memory(true)).unwrap_err().to_string();
+    assert!(error.contains("none/a.npy"), "{error}");
+    assert_eq!(monitor.done(), 0);
+}

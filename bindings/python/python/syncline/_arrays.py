@@ -48,6 +48,10 @@ from ._meaning import (
     refuse_masks_in,
 )
 from ._values import DTYPES
+from ._windows import windows
+
+#: The bytes that are compared at once.
+_COMPARED = 4 << 20
 
 #: The packages whose arrays are read in parts.
 _LAZY = ("dask", "h5netcdf", "h5py", "netCDF4", "zarr")
@@ -213,11 +217,20 @@ def _type(name, dtype, of=None):
 
 def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     name, shape = wanted.name, array.shape
+    if isinstance(array, np.ma.MaskedArray) and meaning.has_mask(array):
+        kind, dims = meaning.target.name, _at_least_two(shape)
+        _check_shape(name, shape)
+        if not stage.holds(array.size * meaning.target.itemsize):
+            # With the number in place of its mask it is a copy, which is on file.
+            read = array.reshape(dims).__getitem__
+            facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
+            sizes = {"numbers": meaning.numbers, "itemsize": array.itemsize}
+            copy = stage.copier(name, dims, kind, read, _pages(array), **sizes)
+            return Given(name, kind, shape, copy, wrap, files=_mapped_by(array), **facts)
     array = meaning.numbers(array)
     kind = _type(name, array.dtype if wanted.dtype is None else wanted.dtype)
     _check_shape(name, shape)
-    mapping = _mapping_of(array)
-    files = () if mapping is None or not _maps(mapping) else (os.fspath(mapping.filename),)
+    mapping, files = _mapping_of(array), _mapped_by(array)
     facts = {"origin": origin, "nodata": meaning.nodata, "told": told, "files": files}
     path = _file_of(array) if array.dtype == kind else None
     if path is not None and array.ndim > 1:
@@ -236,6 +249,12 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     return Given(name, kind, shape, given, wrap, array, **facts)
 
 
+def _mapped_by(array):
+    """Return the file that an array maps, if it has its path yet."""
+    mapping = _mapping_of(array)
+    return () if mapping is None or not _maps(mapping) else (os.fspath(mapping.filename),)
+
+
 def _pages(array):
     """Return the chunks by which an array that is mapped or in memory is copied.
 
@@ -249,14 +268,14 @@ def _of_masked(array, wanted, stage, told=()):
     """Return an array of numpy with a mask; its points have the number that means no data."""
     _check_shape(wanted.name, array.shape)
     told, fill = dict(told), array.fill_value
-    is_masked = array.dtype.names is None and bool(np.ma.getmaskarray(array).any())
+    is_masked = array.dtype.names is None and np.ma.is_masked(array)
     # Every masked array has a fill value; the default of numpy says nothing.
     if is_masked and wanted.nodata is None and fill != np.ma.default_fill_value(array.dtype):
         told.setdefault("fill_value", fill)
     meaning = wanted.meaning(array.dtype, told)
     # Of what has data no point may be taken for one without.
     is_chosen = is_masked and wanted.nodata is None and meaning.nodata is not None
-    if is_chosen and (array == array.dtype.type(fill)).any():
+    if is_chosen and _has(array, array.dtype.type(fill)):
         raise ArrayError(
             f"{wanted.name} has {fill}, the fill value of its mask, among its numbers: set "
             "another fill_value"
@@ -272,6 +291,12 @@ def _of_masked(array, wanted, stage, told=()):
         return np.ma.MaskedArray(result, mask=mask, fill_value=nodata)
 
     return _of_numpy(array, wanted, meaning, stage, wrap)
+
+
+def _has(array, number):
+    """Return whether points of an array with a mask that have data have a number."""
+    parts = (array[window] for window in windows(array.shape, array.itemsize, most=_COMPARED))
+    return any((part == number).any() is np.True_ for part in parts)
 
 
 def _check_shape(name, shape):
@@ -483,9 +508,6 @@ def _of_xarray(array, wanted, stage):
         return _of_numpy(array.values, wanted, meaning, stage, **facts)
     kind = meaning.target.name
     _check_shape(name, array.shape)
-    if array.ndim == 1:
-        whole = _reader(meaning, lambda _: array.data)((slice(0, array.size),))
-        return _of_numpy(whole, wanted, meaning, stage, **facts)
     # Chunks of dask, or those of the file, as far as it tells them.
     chunks = array.chunks
     if chunks is None:
@@ -493,20 +515,32 @@ def _of_xarray(array, wanted, stage):
         said = said if isinstance(said, dict) else dict(zip(array.dims, said))
         chunks = [said.get(dim) or 1 for dim in array.dims]
     read = _reader(meaning, lambda window: array.isel(dict(zip(array.dims, window))).data)
-    copy = stage.copier(name, array.shape, kind, read, chunks)
+    copy = _copier(stage, meaning, array.shape, read, chunks)
     source = array.encoding.get("source")
     facts["files"] = (source,) if isinstance(source, str) else ()
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
 
 
-def _reader(meaning, read, path=None):
-    """Return what reads a window of an array as numbers; its errors name the array."""
+def _copier(stage, meaning, shape, read, chunks):
+    """Return what copies an array that is read window by window; a row gets a second dimension."""
+    if len(shape) == 1:
+        shape, chunks, line = _at_least_two(shape), (1, *chunks), read
 
-    def numbers_of(window):
+        def read(window):
+            return line(window[1:])[None, :]
+
+    facts = {"numbers": meaning.numbers, "itemsize": meaning.dtype.itemsize}
+    return stage.copier(meaning.name, shape, meaning.target.name, read, chunks, **facts)
+
+
+def _reader(meaning, read, path=None):
+    """Return what reads a window of an array, which may have a mask; its errors name the array."""
+
+    def array_at(window):
         try:
             part = read(window)
             # Not `numpy.asarray`, which drops the masks of Dask's chunks.
-            part = meaning.numbers(part.compute() if package_of(part) == "dask" else part)
+            part = meaning.of_numpy(part.compute() if package_of(part) == "dask" else part)
             expected = tuple(cut.stop - cut.start for cut in window)
             if part.shape != expected:
                 raise ValueError(f"there is an array of the shape {part.shape}, not {expected}")
@@ -517,7 +551,7 @@ def _reader(meaning, read, path=None):
             places = ", ".join(f"{cut.start}:{cut.stop}" for cut in window)
             raise _unread(f"{path or meaning.name}[{places}]", error) from error
 
-    return numbers_of
+    return array_at
 
 
 def _of_lazy(array, wanted, stage, path=None):
@@ -537,14 +571,21 @@ def _of_lazy(array, wanted, stage, path=None):
     _check_shape(name, array.shape)
     read = _reader(meaning, lambda window: array[window], path)
     facts = {"origin": array, "told": told}
-    if array.ndim == 1:
-        whole = read((slice(0, array.shape[0]),))
-        return _of_numpy(whole, wanted, meaning, stage, **facts)
-    # dask has the sizes of all chunks along an axis, zarr has one, and files may have none.
-    chunks = getattr(array, "chunks", None) or (1,) * array.ndim
-    copy = stage.copier(name, array.shape, kind, read, chunks)
+    copy = _copier(stage, meaning, array.shape, read, _chunks_of(array))
     files = _files_of(array)
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, files=files, **facts)
+
+
+def _chunks_of(array):
+    """Return the chunks of an array of a package that reads in parts.
+
+    dask has the sizes of all chunks along an axis, zarr has one, and files may have none.
+    """
+    chunks = getattr(array, "chunks", None)
+    if chunks is None and callable(getattr(array, "chunking", None)):
+        chunks = array.chunking()  # of netCDF4
+        chunks = None if isinstance(chunks, str) else chunks
+    return tuple(chunks) if chunks else (1,) * array.ndim
 
 
 def _files_of(array):
@@ -563,6 +604,6 @@ def _of_tiff(file, path, wanted, stage):
     meaning = wanted.meaning(file.dtype, {"nodata": file.nodata})
     kind = meaning.target.name
     read = _reader(meaning, file.read, path)
-    copy = stage.copier(wanted.name, file.shape, kind, read, file.blocks)
+    copy = _copier(stage, meaning, file.shape, read, file.blocks)
     facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes, "files": (path,)}
     return Given(wanted.name, kind, file.shape, copy, **facts)

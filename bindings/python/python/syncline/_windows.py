@@ -23,9 +23,9 @@ from ._sizes import told_size
 #: The bytes of a window, at most, where the memory is not the bound and chunks are no larger.
 LARGEST = 64 << 20
 
-#: What a library has of a chunk while it reads or writes it: its bytes in the file, the decoded
-#: chunk, and the window that it is copied to.
-_COPIES = 3
+#: What a library has of a chunk while it reads or writes it: its bytes in the file, which GDAL and
+#: zarr have twice, the decoded chunk, and the window that it is copied to.
+_COPIES = 4
 
 #: The bytes beyond the bound that libraries may take for a chunk. Each of them takes some anyway.
 _SPARE = 128 << 20
@@ -80,9 +80,12 @@ def _cuts(length, chunk, most):
     yield slice(first, end)
 
 
-def check_chunks(name, shape, itemsize, chunks, memory):
-    """Refuse chunks that the memory cannot hold while they are read or written."""
-    sizes = [_largest(chunk, length) for chunk, length in zip(chunks, shape)]
+def check_chunks(name, itemsize, chunks, memory):
+    """Refuse chunks that the memory cannot hold while they are read or written.
+
+    A chunk that is larger than its array is decoded as a whole.
+    """
+    sizes = [chunk if isinstance(chunk, int) else max(chunk) for chunk in chunks]
     needed = _COPIES * itemsize * math.prod(sizes)
     if needed > memory + _SPARE:
         raise MemoryBoundError(

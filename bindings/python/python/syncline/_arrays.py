@@ -48,13 +48,16 @@ from ._meaning import (
     refuse_masks_in,
 )
 from ._values import DTYPES
-from ._windows import windows
+from ._windows import check_chunks, windows
 
 #: The bytes that are compared at once.
 _COMPARED = 4 << 20
 
 #: The packages whose arrays are read in parts.
 _LAZY = ("dask", "h5netcdf", "h5py", "netCDF4", "zarr")
+
+#: The suffixes of files that rasterio opens.
+_TIFF = (".tif", ".tiff", ".vrt")
 
 #: How an array is made of files that are read by other packages.
 _READERS = {
@@ -296,7 +299,7 @@ def _of_masked(array, wanted, stage, told=()):
 def _has(array, number):
     """Return whether points of an array with a mask that have data have a number."""
     parts = (array[window] for window in windows(array.shape, array.itemsize, most=_COMPARED))
-    return any((part == number).any() is np.True_ for part in parts)
+    return any(np.ma.filled(part == number, False).any() for part in parts)
 
 
 def _check_shape(name, shape):
@@ -372,7 +375,7 @@ def _maps(mapping):
 
 def _of_path(path, wanted, stage):
     suffix = pathlib.PurePath(path).suffix.lower()
-    if suffix in (".tif", ".tiff", ".vrt"):
+    if suffix in _TIFF:
         with _geotiff.opened(path) as file:
             return _of_tiff(file, path, wanted, stage)
     if suffix == ".zarr" or _is_in_zarr(path):
@@ -514,11 +517,27 @@ def _of_xarray(array, wanted, stage):
         said = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks") or {}
         said = said if isinstance(said, dict) else dict(zip(array.dims, said))
         chunks = [said.get(dim) or 1 for dim in array.dims]
-    read = _reader(meaning, lambda window: array.isel(dict(zip(array.dims, window))).data)
+
+    def part(window):
+        with _without_cache(_variable_of(array)):
+            return array.isel(dict(zip(array.dims, window))).data
+
+    read = _reader(meaning, part)
     copy = _copier(stage, meaning, array.shape, read, chunks)
     source = array.encoding.get("source")
+    _check_stored(array, source, stage)
     facts["files"] = (source,) if isinstance(source, str) else ()
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
+
+
+def _check_stored(array, source, stage):
+    """Refuse an array of xarray whose file has chunks that the memory does not hold."""
+    sizes = array.encoding.get("chunksizes")
+    if sizes and len(sizes) == array.ndim:
+        check_chunks(array.name or source, array.dtype.itemsize, tuple(sizes), stage.memory)
+    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _TIFF:
+        with contextlib.suppress(FileError), _geotiff.opened(source) as file:
+            _geotiff.check_blocks(file, source, stage.memory)
 
 
 def _copier(stage, meaning, shape, read, chunks):
@@ -569,7 +588,12 @@ def _of_lazy(array, wanted, stage, path=None):
     if any(length != length for length in array.shape):
         raise ArrayError(f"{name} has chunks of unknown sizes: u.compute_chunk_sizes() finds them")
     _check_shape(name, array.shape)
-    read = _reader(meaning, lambda window: array[window], path)
+
+    def part(window):
+        with _without_cache(array):
+            return array[window]
+
+    read = _reader(meaning, part, path)
     facts = {"origin": array, "told": told}
     copy = _copier(stage, meaning, array.shape, read, _chunks_of(array))
     files = _files_of(array)
@@ -588,6 +612,31 @@ def _chunks_of(array):
     return tuple(chunks) if chunks else (1,) * array.ndim
 
 
+@contextlib.contextmanager
+def _without_cache(variable):
+    """Let a variable of netCDF4 keep no chunk, of which it keeps up to 64 MiB otherwise."""
+    before = None
+    with contextlib.suppress(AttributeError, RuntimeError):  # of other packages and formats
+        before = variable.get_var_chunk_cache()
+        variable.set_var_chunk_cache(0, *before[1:])
+    try:
+        yield
+    finally:
+        if before is not None:
+            with contextlib.suppress(RuntimeError):
+                variable.set_var_chunk_cache(*before)
+
+
+def _variable_of(array):
+    """Return the variable of netCDF4 that a lazy array of xarray reads, if it tells."""
+    with contextlib.suppress(Exception):
+        found = array.variable._data
+        while hasattr(found, "array"):
+            found = found.array
+        return found.get_array(needs_lock=False)
+    return None
+
+
 def _files_of(array):
     """Return the files of an array of zarr, or of a file of HDF5, as far as it tells them."""
     place = getattr(array, "store_path", None)
@@ -604,6 +653,7 @@ def _of_tiff(file, path, wanted, stage):
     meaning = wanted.meaning(file.dtype, {"nodata": file.nodata})
     kind = meaning.target.name
     read = _reader(meaning, file.read, path)
+    file.check(stage)
     copy = _copier(stage, meaning, file.shape, read, file.blocks)
     facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes, "files": (path,)}
     return Given(wanted.name, kind, file.shape, copy, **facts)

@@ -1,6 +1,7 @@
 """GeoTIFF, by rasterio: bands, and what a file says beside their numbers."""
 
 import contextlib
+import math
 import os
 import warnings
 
@@ -9,10 +10,13 @@ import numpy as np
 from ._errors import ArrayError, FileError, GeoreferenceWarning
 from ._files import package
 from ._meaning import warn
-from ._windows import bounded_cache, windows
+from ._windows import bounded_cache, check_chunks, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
+
+#: How deeply VRTs are in VRTs, at most, whose sources are looked at.
+_DEPTH = 4
 
 #: What readers write beside a file about its numbers: overviews, a mask, statistics.
 _SIDECARS = (".ovr", ".msk", ".aux.xml")
@@ -33,13 +37,10 @@ class GeoTiff:
                 "not its values: convert it, such as by gdal_translate -unscale"
             )
         self._file, self.shape = file, file.shape
-        #: What is decoded as a whole.
-        self.blocks = file.block_shapes[0]
-        if MaskFlags.per_dataset in file.mask_flag_enums[0] and self._hides():
-            raise ArrayError(
-                f"{path} has a mask beside its numbers: points without data need a number of "
-                "their own, its nodata"
-            )
+        self._is_again = _is_again(file, path)
+        #: What is decoded as a whole: of a VRT also the blocks of its sources.
+        self.blocks = max((blocks for _, blocks, _ in _stored(file, path)), key=math.prod)
+        self._has_mask = MaskFlags.per_dataset in file.mask_flag_enums[0]
         self._path, self.profile = path, dict(file.profile)
         self.dtype, self.nodata = file.dtypes[0], file.nodata
         # The numbers of the result have other statistics.
@@ -58,12 +59,22 @@ class GeoTiff:
             self.profile["compress"] = "deflate"
             self.profile.pop("photometric", None)
 
-    def _hides(self):
+    def check(self, stage):
+        """Refuse blocks that the memory cannot hold, and a mask that hides numbers."""
+        check_blocks(self._file, self._path, stage.memory)
+        if self._has_mask and self._hides(stage.window):
+            raise ArrayError(
+                f"{self._path} has a mask beside its numbers: points without data need a number "
+                "of their own, its nodata"
+            )
+
+    def _hides(self, most):
         """Return whether the mask beside the numbers hides any of them."""
-        return not all(
-            self._file.read_masks(1, window=window).all()
-            for window in windows(self.shape, 1, self.blocks)
-        )
+        with bounded_cache(most):
+            return not all(
+                self._file.read_masks(1, window=window).all()
+                for window in windows(self.shape, 1, self.blocks, most)
+            )
 
     @property
     def attributes(self):
@@ -80,10 +91,50 @@ class GeoTiff:
 
     def read(self, window):
         """Return a window."""
-        if not self._file.closed:
+        if not self._is_again and not self._file.closed:
             return self._file.read(1, window=window)
+        # An open file keeps the last block as it is stored: one that is opened for a window, none.
         with opened(self._path) as file:
             return file.read(1, window=window)
+
+
+def _is_again(file, path):
+    """Return whether a file that is open can be opened by its path again."""
+    import rasterio
+
+    with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(path) as one:
+        facts = [(at.driver, at.shape, at.dtypes, at.block_shapes, at.mode) for at in (file, one)]
+        return facts[0] == facts[1] and not hasattr(file, "src_dataset")
+    return False
+
+
+def check_blocks(file, path, memory):
+    """Refuse a file with blocks that the memory cannot hold, or with sources that have such."""
+    for name, blocks, itemsize in _stored(file, path):
+        check_chunks(name, itemsize, blocks, memory)
+
+
+def _stored(file, path, depth=0):
+    """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
+
+    What cannot be opened is left out: to read it is an error of its own.
+    """
+    # Bands that are stored point by point are decoded together.
+    is_by_points = file.interleaving is not None and file.interleaving.name == "pixel"
+    itemsizes = [np.dtype(dtype).itemsize for dtype in file.dtypes]
+    for blocks, itemsize in zip(file.block_shapes, itemsizes):
+        yield path, tuple(blocks), sum(itemsizes) if is_by_points else itemsize
+    warped = getattr(file, "src_dataset", None)
+    if warped is not None:
+        yield from _stored(warped, warped.name, depth + 1)
+    elif file.driver == "VRT" and depth < _DEPTH:
+        import rasterio
+
+        for source in file.files:
+            if source == file.name or source.endswith(_SIDECARS):
+                continue
+            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
+                yield from _stored(one, source, depth + 1)
 
 
 @contextlib.contextmanager

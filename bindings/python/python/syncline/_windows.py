@@ -23,9 +23,9 @@ from ._sizes import told_size
 #: The bytes of a window, at most, where the memory is not the bound and chunks are no larger.
 LARGEST = 64 << 20
 
-#: What a library has of a chunk while it reads or writes it: its bytes in the file, which GDAL and
-#: zarr have twice, the decoded chunk, and the window that it is copied to.
-_COPIES = 4
+#: What a library has of a chunk while it reads or writes it: its bytes in the file, the decoded
+#: chunk, and the window that it is copied to.
+_COPIES = 3
 
 #: The bytes beyond the bound that libraries may take for a chunk. Each of them takes some anyway.
 _SPARE = 128 << 20

@@ -38,8 +38,9 @@ class GeoTiff:
             )
         self._file, self.shape = file, file.shape
         self._is_again = _is_again(file, path)
-        #: What is decoded as a whole: of a VRT also the blocks of its sources.
-        self.blocks = max((blocks for _, blocks, _ in _stored(file, path)), key=math.prod)
+        self._stored = list(_stored(file, path))
+        #: What is decoded as a whole: of a VRT the largest block of it and of its sources.
+        self.blocks = max((blocks for _, blocks, _ in self._stored), key=math.prod)
         self._has_mask = MaskFlags.per_dataset in file.mask_flag_enums[0]
         self._path, self.profile = path, dict(file.profile)
         self.dtype, self.nodata = file.dtypes[0], file.nodata
@@ -61,7 +62,7 @@ class GeoTiff:
 
     def check(self, stage):
         """Refuse blocks that the memory cannot hold, and a mask that hides numbers."""
-        check_blocks(self._file, self._path, stage.memory)
+        _check_blocks(self._stored, stage.memory)
         if self._has_mask and self._hides(stage.window):
             raise ArrayError(
                 f"{self._path} has a mask beside its numbers: points without data need a number "
@@ -110,31 +111,36 @@ def _is_again(file, path):
 
 def check_blocks(file, path, memory):
     """Refuse a file with blocks that the memory cannot hold, or with sources that have such."""
-    for name, blocks, itemsize in _stored(file, path):
+    _check_blocks(_stored(file, path), memory)
+
+
+def _check_blocks(stored, memory):
+    for name, blocks, itemsize in stored:
         check_chunks(name, itemsize, blocks, memory)
 
 
-def _stored(file, path, depth=0):
+def _stored(file, path, seen=()):
     """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
 
     What cannot be opened is left out: to read it is an error of its own.
     """
     # Bands that are stored point by point are decoded together.
-    is_by_points = file.interleaving is not None and file.interleaving.name == "pixel"
+    is_by_points = file.tags(ns="IMAGE_STRUCTURE").get("INTERLEAVE") == "PIXEL"
     itemsizes = [np.dtype(dtype).itemsize for dtype in file.dtypes]
-    for blocks, itemsize in zip(file.block_shapes, itemsizes):
-        yield path, tuple(blocks), sum(itemsizes) if is_by_points else itemsize
+    for blocks, itemsize in set(zip(map(tuple, file.block_shapes), itemsizes)):
+        yield path, blocks, sum(itemsizes) if is_by_points else itemsize
     warped = getattr(file, "src_dataset", None)
     if warped is not None:
-        yield from _stored(warped, warped.name, depth + 1)
-    elif file.driver == "VRT" and depth < _DEPTH:
+        yield from _stored(warped, warped.name)
+    elif file.driver == "VRT" and len(seen) < _DEPTH:
         import rasterio
 
+        seen = (*seen, file.name)
         for source in file.files:
-            if source == file.name or source.endswith(_SIDECARS):
+            if source in seen or source.endswith(_SIDECARS):
                 continue
             with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
-                yield from _stored(one, source, depth + 1)
+                yield from _stored(one, source, seen)
 
 
 @contextlib.contextmanager

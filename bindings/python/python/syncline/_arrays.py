@@ -514,7 +514,8 @@ def _of_xarray(array, wanted, stage):
     # Chunks of dask, or those of the file, as far as it tells them.
     chunks = array.chunks
     if chunks is None:
-        said = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks") or {}
+        # These are by name: a part of an array may have fewer dimensions than its file.
+        said = array.encoding.get("preferred_chunks") or array.encoding.get("chunksizes") or {}
         said = said if isinstance(said, dict) else dict(zip(array.dims, said))
         chunks = [said.get(dim) or 1 for dim in array.dims]
 
@@ -525,16 +526,16 @@ def _of_xarray(array, wanted, stage):
     read = _reader(meaning, part)
     copy = _copier(stage, meaning, array.shape, read, chunks)
     source = array.encoding.get("source")
-    _check_stored(array, source, stage)
+    _check_stored(name, array, source, stage)
     facts["files"] = (source,) if isinstance(source, str) else ()
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
 
 
-def _check_stored(array, source, stage):
+def _check_stored(name, array, source, stage):
     """Refuse an array of xarray whose file has chunks that the memory does not hold."""
-    sizes = array.encoding.get("chunksizes")
-    if sizes and len(sizes) == array.ndim:
-        check_chunks(array.name or source, array.dtype.itemsize, tuple(sizes), stage.memory)
+    sizes = array.encoding.get("chunksizes") or array.encoding.get("chunks") or ()
+    if all(isinstance(size, int) for size in sizes):
+        check_chunks(name, array.dtype.itemsize, sizes, stage.memory)
     if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _TIFF:
         with contextlib.suppress(FileError), _geotiff.opened(source) as file:
             _geotiff.check_blocks(file, source, stage.memory)

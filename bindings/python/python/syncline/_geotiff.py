@@ -119,6 +119,13 @@ def _check_blocks(stored, memory):
         check_chunks(name, itemsize, blocks, memory)
 
 
+def _itemsize(dtype):
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:  # of GDAL only, such as complex_int16
+        return 8
+
+
 def _stored(file, path, seen=()):
     """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
 
@@ -126,7 +133,7 @@ def _stored(file, path, seen=()):
     """
     # Bands that are stored point by point are decoded together.
     is_by_points = file.tags(ns="IMAGE_STRUCTURE").get("INTERLEAVE") == "PIXEL"
-    itemsizes = [np.dtype(dtype).itemsize for dtype in file.dtypes]
+    itemsizes = [_itemsize(dtype) for dtype in file.dtypes]
     for blocks, itemsize in set(zip(map(tuple, file.block_shapes), itemsizes)):
         yield path, blocks, sum(itemsizes) if is_by_points else itemsize
     warped = getattr(file, "src_dataset", None)

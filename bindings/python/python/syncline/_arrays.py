@@ -49,9 +49,16 @@ from ._meaning import (
 )
 from ._sources import ZARR, files_of, mapping_of, maps
 from ._values import DTYPES
+from ._windows import check_chunks, windows
+
+#: The bytes that are compared at once.
+_COMPARED = 4 << 20
 
 #: The packages whose arrays are read in parts.
 _LAZY = ("dask", "h5netcdf", "h5py", "netCDF4", "zarr")
+
+#: The suffixes of files that rasterio opens.
+_TIFF = (".tif", ".tiff", ".vrt")
 
 #: How an array is made of files that are read by other packages.
 _READERS = {
@@ -222,6 +229,16 @@ def _type(name, dtype, of=None):
 
 def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     name, shape = wanted.name, array.shape
+    if isinstance(array, np.ma.MaskedArray) and meaning.has_mask(array):
+        kind, dims = meaning.target.name, _at_least_two(shape)
+        _check_shape(name, shape)
+        if not stage.holds(array.size * meaning.target.itemsize):
+            # With the number in place of its mask it is a copy, which is on file.
+            read = array.reshape(dims).__getitem__
+            facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
+            sizes = {"numbers": meaning.numbers, "itemsize": array.itemsize}
+            copy = stage.copier(name, dims, kind, read, _pages(array), **sizes)
+            return Given(name, kind, shape, copy, wrap, **facts)
     array = meaning.numbers(array)
     kind = _type(name, array.dtype if wanted.dtype is None else wanted.dtype)
     if wanted.is_mask and array.dtype.kind == "b":
@@ -259,14 +276,14 @@ def _of_masked(array, wanted, stage, told=()):
     """Return an array of numpy with a mask; its points have the number that means no data."""
     _check_shape(wanted.name, array.shape)
     told, fill = dict(told), array.fill_value
-    is_masked = array.dtype.names is None and bool(np.ma.getmaskarray(array).any())
+    is_masked = array.dtype.names is None and np.ma.is_masked(array)
     # Every masked array has a fill value; the default of numpy says nothing.
     if is_masked and wanted.nodata is None and fill != np.ma.default_fill_value(array.dtype):
         told.setdefault("fill_value", fill)
     meaning = wanted.meaning(array.dtype, told)
     # Of what has data no point may be taken for one without.
     is_chosen = is_masked and wanted.nodata is None and meaning.nodata is not None
-    if is_chosen and (array != array if fill != fill else array == array.dtype.type(fill)).any():
+    if is_chosen and _has(array, array.dtype.type(fill)):
         raise ArrayError(
             f"{wanted.name} has {fill}, the fill value of its mask, among its numbers: set "
             "another fill_value"
@@ -282,6 +299,14 @@ def _of_masked(array, wanted, stage, told=()):
         return np.ma.MaskedArray(result, mask=mask, fill_value=nodata)
 
     return _of_numpy(array, wanted, meaning, stage, wrap)
+
+
+def _has(array, number):
+    """Return whether points of an array with a mask that have data have a number, or NaN."""
+    parts = (array[window] for window in windows(array.shape, array.itemsize, most=_COMPARED))
+    is_nan = number != number
+    found = (part != part if is_nan else part == number for part in parts)
+    return any(np.ma.filled(one, False).any() for one in found)
 
 
 def _check_shape(name, shape):
@@ -329,7 +354,7 @@ def _file_of(array):
 
 def _of_path(path, wanted, stage):
     suffix = pathlib.PurePath(path).suffix.lower()
-    if suffix in (".tif", ".tiff", ".vrt"):
+    if suffix in _TIFF:
         with _geotiff.opened(path) as file:
             return _of_tiff(file, path, wanted, stage)
     if suffix == ".zarr" or _is_in_zarr(path):
@@ -465,28 +490,54 @@ def _of_xarray(array, wanted, stage):
         return _of_numpy(array.values, wanted, meaning, stage, **facts)
     kind = meaning.target.name
     _check_shape(name, array.shape)
-    if array.ndim == 1:
-        whole = _reader(meaning, lambda _: array.data)((slice(0, array.size),))
-        return _of_numpy(whole, wanted, meaning, stage, **facts)
     # Chunks of dask, or those of the file, as far as it tells them.
     chunks = array.chunks
     if chunks is None:
-        said = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks") or {}
+        # These are by name: a part of an array may have fewer dimensions than its file.
+        said = array.encoding.get("preferred_chunks") or array.encoding.get("chunksizes") or {}
         said = said if isinstance(said, dict) else dict(zip(array.dims, said))
         chunks = [said.get(dim) or 1 for dim in array.dims]
-    read = _reader(meaning, lambda window: array.isel(dict(zip(array.dims, window))).data)
-    copy = stage.copier(name, array.shape, kind, read, chunks)
+
+    def part(window):
+        with _without_cache(_variable_of(array)):
+            return array.isel(dict(zip(array.dims, window))).data
+
+    read = _reader(meaning, part)
+    copy = _copier(stage, meaning, array.shape, read, chunks)
+    _check_stored(name, array, array.encoding.get("source"), stage)
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
 
 
-def _reader(meaning, read, path=None):
-    """Return what reads a window of an array as numbers; its errors name the array."""
+def _check_stored(name, array, source, stage):
+    """Refuse an array of xarray whose file has chunks that the memory does not hold."""
+    sizes = array.encoding.get("chunksizes") or array.encoding.get("chunks") or ()
+    if all(isinstance(size, int) for size in sizes):
+        check_chunks(name, array.dtype.itemsize, sizes, stage.memory)
+    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _TIFF:
+        with contextlib.suppress(FileError), _geotiff.opened(source) as file:
+            _geotiff.check_blocks(file, source, stage.memory)
 
-    def numbers_of(window):
+
+def _copier(stage, meaning, shape, read, chunks):
+    """Return what copies an array that is read window by window; a row gets a second dimension."""
+    if len(shape) == 1:
+        shape, chunks, line = _at_least_two(shape), (1, *chunks), read
+
+        def read(window):
+            return line(window[1:])[None, :]
+
+    facts = {"numbers": meaning.numbers, "itemsize": meaning.dtype.itemsize}
+    return stage.copier(meaning.name, shape, meaning.target.name, read, chunks, **facts)
+
+
+def _reader(meaning, read, path=None):
+    """Return what reads a window of an array, which may have a mask; its errors name the array."""
+
+    def array_at(window):
         try:
             part = read(window)
             # Not `numpy.asarray`, which drops the masks of Dask's chunks.
-            part = meaning.numbers(part.compute() if package_of(part) == "dask" else part)
+            part = meaning.of_numpy(part.compute() if package_of(part) == "dask" else part)
             expected = tuple(cut.stop - cut.start for cut in window)
             if part.shape != expected:
                 raise ValueError(f"there is an array of the shape {part.shape}, not {expected}")
@@ -497,7 +548,7 @@ def _reader(meaning, read, path=None):
             places = ", ".join(f"{cut.start}:{cut.stop}" for cut in window)
             raise _unread(f"{path or meaning.name}[{places}]", error) from error
 
-    return numbers_of
+    return array_at
 
 
 def _of_lazy(array, wanted, stage, path=None):
@@ -515,15 +566,52 @@ def _of_lazy(array, wanted, stage, path=None):
     if any(length != length for length in array.shape):
         raise ArrayError(f"{name} has chunks of unknown sizes: u.compute_chunk_sizes() finds them")
     _check_shape(name, array.shape)
-    read = _reader(meaning, lambda window: array[window], path)
+
+    def part(window):
+        with _without_cache(array):
+            return array[window]
+
+    read = _reader(meaning, part, path)
     facts = {"origin": array, "told": told}
-    if array.ndim == 1:
-        whole = read((slice(0, array.shape[0]),))
-        return _of_numpy(whole, wanted, meaning, stage, **facts)
-    # dask has the sizes of all chunks along an axis, zarr has one, and files may have none.
-    chunks = getattr(array, "chunks", None) or (1,) * array.ndim
-    copy = stage.copier(name, array.shape, kind, read, chunks)
+    copy = _copier(stage, meaning, array.shape, read, _chunks_of(array))
     return Given(name, kind, array.shape, copy, nodata=meaning.nodata, **facts)
+
+
+def _chunks_of(array):
+    """Return the chunks of an array of a package that reads in parts.
+
+    dask has the sizes of all chunks along an axis, zarr has one, and files may have none.
+    """
+    chunks = getattr(array, "chunks", None)
+    if chunks is None and callable(getattr(array, "chunking", None)):
+        chunks = array.chunking()  # of netCDF4
+        chunks = None if isinstance(chunks, str) else chunks
+    return tuple(chunks) if chunks else (1,) * array.ndim
+
+
+@contextlib.contextmanager
+def _without_cache(variable):
+    """Let a variable of netCDF4 keep no chunk, of which it keeps up to 64 MiB otherwise."""
+    before = None
+    with contextlib.suppress(AttributeError, RuntimeError):  # of other packages and formats
+        before = variable.get_var_chunk_cache()
+        variable.set_var_chunk_cache(0, *before[1:])
+    try:
+        yield
+    finally:
+        if before is not None:
+            with contextlib.suppress(RuntimeError):
+                variable.set_var_chunk_cache(*before)
+
+
+def _variable_of(array):
+    """Return the variable of netCDF4 that a lazy array of xarray reads, if it tells."""
+    with contextlib.suppress(Exception):
+        found = array.variable._data
+        while hasattr(found, "array"):
+            found = found.array
+        return found.get_array(needs_lock=False)
+    return None
 
 
 def _of_tiff(file, path, wanted, stage):
@@ -532,6 +620,7 @@ def _of_tiff(file, path, wanted, stage):
     meaning = wanted.meaning(file.dtype, {"nodata": file.nodata})
     kind = meaning.target.name
     read = _reader(meaning, file.read, path)
-    copy = stage.copier(wanted.name, file.shape, kind, read, file.blocks)
+    file.check(stage)
+    copy = _copier(stage, meaning, file.shape, read, file.blocks)
     facts = {"origin": file, "nodata": meaning.nodata, "told": file.attributes}
     return Given(wanted.name, kind, file.shape, copy, **facts)

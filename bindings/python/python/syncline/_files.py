@@ -1,6 +1,7 @@
 """Files beside the outputs: temporary folders, and errors with their paths."""
 
 import contextlib
+import ctypes
 import fcntl
 import importlib
 import math
@@ -16,6 +17,12 @@ import numpy as np
 from ._errors import ArgumentError, FileError
 from ._sizes import allowed, told_size
 from ._windows import bounded_cache, check_chunks, window_bytes, windows
+
+#: The bytes of a piece of a window, which is converted and written at once.
+_PIECE = 4 << 20
+
+#: The bytes of a window after which the allocator is told to keep nothing.
+_LARGE = 8 << 20
 
 #: How the names of folders for temporary files begin.
 _PREFIX = ".syncline-"
@@ -136,7 +143,7 @@ class Stage:
         self._files += 1
         return os.path.join(self._folders[home], f"{self._files}{suffix}")
 
-    def copier(self, name, shape, dtype, read, chunks=None):
+    def copier(self, name, shape, dtype, read, chunks=None, numbers=None, itemsize=None):
         """Return a function that writes an array to a temporary file, and returns its path.
 
         The array is read window by window.
@@ -153,6 +160,10 @@ class Stage:
             Returns the window at a tuple of slices.
         chunks : sequence of int or of tuples of int, optional
             How the array is stored: as for `windows`.
+        numbers : callable, optional
+            Makes numbers of a piece of a window [default: a window has them].
+        itemsize : int, optional
+            The bytes of an element of a window [default: that of the file].
 
         Raises
         ------
@@ -160,11 +171,12 @@ class Stage:
             If the memory allowed does not hold a chunk.
         """
         kind = np.dtype(dtype)
+        itemsize = itemsize or kind.itemsize
         if chunks is not None:
-            check_chunks(name, shape, kind.itemsize, chunks, self.memory)
-        return lambda: self._copy(shape, kind, read, chunks)
+            check_chunks(name, itemsize, chunks, self.memory)
+        return lambda: self._copy(shape, kind, read, chunks, numbers, itemsize)
 
-    def _copy(self, shape, kind, read, chunks):
+    def _copy(self, shape, kind, read, chunks, numbers, itemsize):
         path = self.file()
         with told("write", path):
             file = open(path, "wb")  # noqa: SIM115
@@ -176,12 +188,25 @@ class Stage:
                 file.flush()
                 start = file.tell()
                 file.truncate(start + math.prod(shape) * kind.itemsize)
-            for window in windows(shape, kind.itemsize, chunks, self.window):
+            for window in windows(shape, itemsize, chunks, self.window):
                 with bounded_cache(self.window):
-                    part = np.ascontiguousarray(read(window), kind)
-                with told("write", path):
-                    for at, run in _runs(shape, window, part):
-                        _write(file.fileno(), run, start + at * kind.itemsize)
+                    part = read(window)
+                # By pieces, as a window of another type or without its mask is a copy.
+                for piece in windows(part.shape, max(itemsize, kind.itemsize), most=_PIECE):
+                    some = part[piece] if numbers is None else numbers(part[piece])
+                    some = np.ascontiguousarray(some, kind)
+                    cuts = [
+                        slice(cut.start + at.start, cut.start + at.stop)
+                        for cut, at in zip(window, piece)
+                    ]
+                    with told("write", path):
+                        for at, run in _runs(shape, cuts, some):
+                            _write(file.fileno(), run, start + at * kind.itemsize)
+                # Before the next window is there.
+                del part, some, run
+                if math.prod(cut.stop - cut.start for cut in window) * itemsize >= _LARGE:
+                    trim()
+        trim()
         return path
 
     @property
@@ -195,6 +220,12 @@ class Stage:
             return False
         self.taken += nbytes
         return True
+
+
+def trim():
+    """Give the system what the allocator keeps: chunks that were freed count as memory, too."""
+    with contextlib.suppress(AttributeError, OSError):  # of other libraries of C
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _runs(shape, window, part):

@@ -1,6 +1,7 @@
 """GeoTIFF, by rasterio: bands, and what a file says beside their numbers."""
 
 import contextlib
+import math
 import os
 import warnings
 
@@ -9,10 +10,13 @@ import numpy as np
 from ._errors import ArrayError, FileError, GeoreferenceWarning
 from ._files import package
 from ._meaning import warn
-from ._windows import bounded_cache, windows
+from ._windows import bounded_cache, check_chunks, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
+
+#: How deeply VRTs are in VRTs, at most, whose sources are looked at.
+_DEPTH = 4
 
 #: What readers write beside a file about its numbers: overviews, a mask, statistics.
 _SIDECARS = (".ovr", ".msk", ".aux.xml")
@@ -33,13 +37,11 @@ class GeoTiff:
                 "not its values: convert it, such as by gdal_translate -unscale"
             )
         self._file, self.shape = file, file.shape
-        #: What is decoded as a whole.
-        self.blocks = file.block_shapes[0]
-        if MaskFlags.per_dataset in file.mask_flag_enums[0] and self._hides():
-            raise ArrayError(
-                f"{path} has a mask beside its numbers, which hides points: points without data "
-                "need a number of their own, its nodata, and no other point may have it"
-            )
+        self._is_again = _is_again(file, path)
+        self._stored = list(_stored(file, path))
+        #: What is decoded as a whole: of a VRT the largest block of it and of its sources.
+        self.blocks = max((blocks for _, blocks, _ in self._stored), key=math.prod)
+        self._has_mask = MaskFlags.per_dataset in file.mask_flag_enums[0]
         self._path, self.profile = path, dict(file.profile)
         self.dtype, self.nodata = file.dtypes[0], file.nodata
         # The numbers of the result have other statistics.
@@ -58,17 +60,27 @@ class GeoTiff:
             self.profile["compress"] = "deflate"
             self.profile.pop("photometric", None)
 
-    def _hides(self):
+    def check(self, stage):
+        """Refuse blocks that the memory cannot hold, and a mask that hides numbers."""
+        _check_blocks(self._stored, stage.memory)
+        if self._has_mask and self._hides(stage.window):
+            raise ArrayError(
+                f"{self._path} has a mask beside its numbers, which hides points: points without "
+                "data need a number of their own, its nodata, and no other point may have it"
+            )
+
+    def _hides(self, most):
         """Return whether the mask beside the numbers hides any that its nodata does not."""
-        nodata = self._file.nodata
-        for window in windows(self.shape, np.dtype(self._file.dtypes[0]).itemsize, self.blocks):
-            hidden = self._file.read_masks(1, window=window) == 0
-            if not hidden.any():
-                continue
-            some = self._file.read(1, window=window)
-            has_none = some != some if nodata != nodata else some == nodata
-            if nodata is None or not np.all(has_none[hidden]):
-                return True
+        size = np.dtype(self.dtype).itemsize
+        with bounded_cache(most):
+            for window in windows(self.shape, size, self.blocks, most):
+                hidden = self._file.read_masks(1, window=window) == 0
+                if not hidden.any():
+                    continue
+                some, nodata = self._file.read(1, window=window), self.nodata
+                has_none = some != some if nodata != nodata else some == nodata
+                if nodata is None or not np.all(has_none[hidden]):
+                    return True
         return False
 
     @property
@@ -86,10 +98,62 @@ class GeoTiff:
 
     def read(self, window):
         """Return a window."""
-        if not self._file.closed:
+        if not self._is_again and not self._file.closed:
             return self._file.read(1, window=window)
+        # An open file keeps the last block as it is stored: one that is opened for a window, none.
         with opened(self._path) as file:
             return file.read(1, window=window)
+
+
+def _is_again(file, path):
+    """Return whether a file that is open can be opened by its path again."""
+    import rasterio
+
+    with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(path) as one:
+        facts = [(at.driver, at.shape, at.dtypes, at.block_shapes, at.mode) for at in (file, one)]
+        return facts[0] == facts[1] and not hasattr(file, "src_dataset")
+    return False
+
+
+def check_blocks(file, path, memory):
+    """Refuse a file with blocks that the memory cannot hold, or with sources that have such."""
+    _check_blocks(_stored(file, path), memory)
+
+
+def _check_blocks(stored, memory):
+    for name, blocks, itemsize in stored:
+        check_chunks(name, itemsize, blocks, memory)
+
+
+def _itemsize(dtype):
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:  # of GDAL only, such as complex_int16
+        return 8
+
+
+def _stored(file, path, seen=()):
+    """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
+
+    What cannot be opened is left out: to read it is an error of its own.
+    """
+    # Bands that are stored point by point are decoded together.
+    is_by_points = file.tags(ns="IMAGE_STRUCTURE").get("INTERLEAVE") == "PIXEL"
+    itemsizes = [_itemsize(dtype) for dtype in file.dtypes]
+    for blocks, itemsize in set(zip(map(tuple, file.block_shapes), itemsizes)):
+        yield path, blocks, sum(itemsizes) if is_by_points else itemsize
+    warped = getattr(file, "src_dataset", None)
+    if warped is not None:
+        yield from _stored(warped, warped.name)
+    elif file.driver == "VRT" and len(seen) < _DEPTH:
+        import rasterio
+
+        seen = (*seen, file.name)
+        for source in file.files:
+            if source in seen or source.endswith(_SIDECARS):
+                continue
+            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
+                yield from _stored(one, source, seen)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,9 @@ _OF_HDF5 = ("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST", "_NC", "_Netcdf
 #: What an encoding says that is no matter of numbers: the names of coordinates.
 _KEPT_ENCODING = ("coordinates", "grid_mapping")
 
+#: The bytes that are compared at once with numbers that mean no data.
+_COMPARED = 4 << 20
+
 #: The largest whole number that means no data, as descriptions have real numbers.
 _MOST = 1 << 53
 
@@ -204,13 +207,9 @@ class Meaning:
 
         Raises `ArrayError` for points without data that have no number which says so.
         """
+        part = self.of_numpy(part)
         if isinstance(part, np.ma.MaskedArray):
             part = self._without_mask(part)
-        elif not isinstance(part, np.ndarray):
-            if np.isscalar(part):
-                part = np.asarray(part)
-            else:
-                raise of_another_package(self.name, part)
         elif isinstance(getattr(part, "mask", None), (np.ndarray, np.bool_)) and part.mask.any():
             raise self._masked()
         if part.ndim and part.dtype.kind in "fiu":
@@ -218,12 +217,28 @@ class Meaning:
         self._check_held(part)
         return part
 
-    def _without_mask(self, part):
-        mask = np.ma.getmaskarray(part)
-        if not mask.any():
-            return part.data
-        if self.nodata is None or mask.dtype != bool:
+    def of_numpy(self, part):
+        """Return a part of the array as one of numpy, which may have a mask."""
+        if isinstance(part, np.ndarray):
+            return part
+        if np.isscalar(part):
+            return np.asarray(part)
+        raise of_another_package(self.name, part)
+
+    def has_mask(self, part):
+        """Return whether points of an array of numpy are masked, and have a number that says so.
+
+        Raises `ArrayError` for points without that number.
+        """
+        if not np.ma.is_masked(part):
+            return False
+        if self.nodata is None:
             raise self._masked()
+        return True
+
+    def _without_mask(self, part):
+        if not self.has_mask(part):
+            return part.data
         self._check_held(part)
         with np.errstate(invalid="ignore"):  # of what the mask hides
             return part.astype(self.target, copy=False).filled(self.nodata)
@@ -256,7 +271,7 @@ class Meaning:
     def _check(self, part):
         if not (self._others or self._is_huge) and self._low is None and self._high is None:
             return
-        for window in windows(part.shape, part.itemsize):
+        for window in windows(part.shape, part.itemsize, most=_COMPARED):
             some = part[window]
             if self._is_huge:
                 half = self.nodata / 2

@@ -289,7 +289,7 @@ class Output:
         if chunks is None or not all(isinstance(n, int) for n in chunks):
             chunks = tuple(min(n, 1024) for n in field.shape)
         size = np.dtype(field.dtype).itemsize
-        check_chunks(self.path, field.shape, size, chunks, self._stage.memory)
+        check_chunks(self.path, size, chunks, self._stage.memory)
         facts = {"shape": field.shape, "dtype": field.dtype, "chunks": tuple(chunks)}
         if self._has_store(field):
             attributes = {}

@@ -80,9 +80,12 @@ def _cuts(length, chunk, most):
     yield slice(first, end)
 
 
-def check_chunks(name, shape, itemsize, chunks, memory):
-    """Refuse chunks that the memory cannot hold while they are read or written."""
-    sizes = [_largest(chunk, length) for chunk, length in zip(chunks, shape)]
+def check_chunks(name, itemsize, chunks, memory):
+    """Refuse chunks that the memory cannot hold while they are read or written.
+
+    A chunk that is larger than its array is decoded as a whole.
+    """
+    sizes = [chunk if isinstance(chunk, int) else max(chunk) for chunk in chunks]
     needed = _COPIES * itemsize * math.prod(sizes)
     if needed > memory + _SPARE:
         raise MemoryBoundError(

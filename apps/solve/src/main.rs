@@ -254,7 +254,10 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let seconds = began.elapsed().as_secs_f64();
     let mut out = String::new();
     describe(&mut out, args, &system.ring, &solution);
-    let points = args.points.then(|| rational_points(&system.ring, &solution));
+    let points = args.points.then(|| {
+        let _listing = TimeLimit::new(deadline, args, "solved");
+        rational_points(&system.ring, &solution)
+    });
     if let Some(points) = &points {
         match points {
             None => out.push_str("There are infinitely many points: none are listed.\n"),
@@ -376,8 +379,8 @@ fn text(file: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Ends the process at a deadline, unless it is dropped before: reading, a basis and a check are in
-/// this process, and cannot be interrupted.
+/// Ends the process at a deadline, unless it is dropped before: reading, a basis, a list of points
+/// and a check are in this process, and cannot be interrupted.
 struct TimeLimit {
     /// The thread that waits ends when this is dropped.
     _alive: Sender<()>,

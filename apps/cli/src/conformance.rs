@@ -47,7 +47,8 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {
         // One of the processes of a team: the environment names its members.
-        return here(&suite, !args.session);
+        // It looks at no signals.
+        return signals.while_joining(|| here(&suite, !args.session));
     }
     let places = match args.places.as_slice() {
         [] => TeamKind::all(subject),

@@ -13,12 +13,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut described(), "syncline", &mut script);
     let mut output = io::stdout().lock();
-    match output.write_all(&script).and_then(|()| output.flush()) {
-        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::Io { what: "write to standard output".to_owned(), source })
-        }
-        _ => Ok(()),
-    }
+    crate::written(output.write_all(&script).and_then(|()| output.flush()))
 }
 
 /// `syncline man`.

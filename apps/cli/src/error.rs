@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use syncline_fabric::TeamError;
+use syncline_mpi::{MpiError, host_lines::say_once};
 use syncline_overlay::error::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::described::DescribedError;
@@ -384,7 +385,13 @@ impl Error {
             // A line break in the name of a file must not split an error into two lines.
             let line = self.to_string().replace('\n', "\\n");
             // If the write fails, the exit code still reports the error.
-            terminal::say(format_args!("error: {line}"));
+            let say = || terminal::say(format_args!("error: {line}"));
+            // All ranks of a host lack the same shim.
+            if matches!(self, Error::Team(TeamError::Mpi(MpiError::Unbuilt { .. }))) {
+                say_once(say);
+            } else {
+                say();
+            }
         }
         self.exit_code()
     }

@@ -132,7 +132,11 @@ fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
         // One write, as other members of a team may write there too; clap would write pieces.
         let _ = io::stderr().write_all(format!("{}{hint}", error.render()).as_bytes());
     } else {
-        let _ = error.print();
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        let printed = if error.use_stderr() { Ok(()) } else { written(printed) };
+        if let Err(failed) = printed {
+            std::process::exit(failed.tell().into());
+        }
         let _ = io::stderr().write_all(hint.as_bytes());
     }
     std::process::exit(error.exit_code())
@@ -144,7 +148,7 @@ fn dispatch(args: Args) -> Result<()> {
     if let Command::Farm(FarmCommand::Bound(args)) = &args.command {
         return farm::bound(args);
     }
-    let signals = Signals::catch()?;
+    let signals = Signals::catch(looks_at_signals(&args.command))?;
     let text = match args.command {
         Command::Gen(args) => {
             signals.speak(args.quiet);
@@ -198,12 +202,29 @@ fn dispatch(args: Args) -> Result<()> {
     print(&text?)
 }
 
+/// Returns whether a command ends by itself when a signal is caught.
+fn looks_at_signals(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Report(_)
+            | Command::Mpi(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+    )
+}
+
 fn print(text: &str) -> Result<()> {
     if text.is_empty() {
         return Ok(());
     }
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    written(writeln!(out, "{text}").and_then(|()| out.flush()))
+}
+
+/// Turns what became of a write to standard output into an error of the command.
+fn written(done: io::Result<()>) -> Result<()> {
+    match done {
         // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => {

@@ -10,6 +10,11 @@
 //! no harm, as it writes only files that have no name yet, and it ends with the process. A worker
 //! that owns such files itself, or gives them their names, is cancelled and given a limited time to
 //! end ([`attend`]).
+//!
+//! Where nothing looks at signals, they have their default action, as the command could not end
+//! otherwise. That is so in commands that do not look at them, and while a process of a team joins
+//! the others ([`Signals::while_joining`]): it waits in MPI's initialisation, or for a compiler.
+//! Nothing is written by then, except a trace.
 
 use std::fmt;
 use std::io;
@@ -41,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     caught: Arc<AtomicUsize>,
+    /// Whether nothing looks at `caught`, so that a signal has its default action.
+    unattended: Arc<AtomicBool>,
     asked: Arc<AtomicBool>,
     lines: Mutex<Lines>,
 }
@@ -64,14 +71,13 @@ impl Lines {
 }
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on.
-    pub(crate) fn catch() -> Result<Self> {
-        let signals = Self::default();
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on. If nothing is to look at the first
+    /// two, they keep their default action.
+    pub(crate) fn catch(attended: bool) -> Result<Self> {
+        let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
         let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-        for signal in [SIGINT, SIGTERM] {
-            let caught = Arc::clone(&signals.caught);
-            signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
-        }
+        signals.catch_one(SIGINT)?;
+        signals.catch_one(SIGTERM)?;
         signal_hook::flag::register(SIGUSR1, Arc::clone(&signals.asked)).map_err(failed)?;
         catch_faults()?;
         Ok(signals)
@@ -82,10 +88,36 @@ impl Signals {
         if Disposition::of(SIGHUP) == Disposition::Ignored {
             return Ok(());
         }
+        self.catch_one(SIGHUP)
+    }
+
+    fn catch_one(&self, signal: i32) -> Result<()> {
+        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
+        // Handlers run in the order in which they are registered.
+        let unattended = Arc::clone(&self.unattended);
+        signal_hook::flag::register_conditional_default(signal, unattended).map_err(failed)?;
         let caught = Arc::clone(&self.caught);
-        signal_hook::flag::register_usize(SIGHUP, caught, SIGHUP as usize)
-            .map(drop)
-            .map_err(|source| Error::Io { what: "catch signals".to_owned(), source })
+        signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Calls `join`, which waits for other processes without a look at signals. Signals have their
+    /// default action until a member of this process calls [`has_joined`](Self::has_joined).
+    ///
+    /// # Errors
+    /// Those of `join`, and [`Error::Interrupted`] if a signal was caught before.
+    pub(crate) fn while_joining<R>(&self, join: impl FnOnce() -> Result<R>) -> Result<R> {
+        // Relaxed: the flag is all that is communicated; a signal that is caught at the same time
+        // is found by `check`.
+        self.unattended.store(true, Ordering::Relaxed);
+        let joined = self.check().and_then(|()| join());
+        self.has_joined();
+        joined
+    }
+
+    /// Catches signals again, as this process has joined the others.
+    pub(crate) fn has_joined(&self) {
+        self.unattended.store(false, Ordering::Relaxed);
     }
 
     /// Returns the flag that SIGUSR1 sets when a user asks for the progress.

@@ -37,7 +37,7 @@
 //! finds a point, there are more draws.
 //!
 //! A section of a whole system can have too many points as well, as it may meet components of
-//! smaller dimension. Its degrees are those on which two draws agree ([`shared_degrees`]).
+//! smaller dimension. Its degrees are those on which two draws agree (`shared_degrees`).
 //!
 //! # Errors
 //! Let q be the size of the field of random numbers, D = deg V, d = dim V, and n the degree of the

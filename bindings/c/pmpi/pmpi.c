@@ -33,6 +33,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -94,11 +95,15 @@ static void begin(void)
     PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (all) {
         state = TAKEN;
-    } else if (member) {
-        swapcontext(&program, &side);
-    } else {
-        fprintf(stderr, "syncline: rank %d: MPI_Barrier stays MPI's own: %s\n", rank, syncline_last_failure()->message);
+        return;
     }
+    /* The first rank without a team says why, as others fail alike. */
+    int without = member ? INT_MAX : rank, teller = 0;
+    PMPI_Allreduce(&without, &teller, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (member)
+        swapcontext(&program, &side);
+    else if (rank == teller)
+        fprintf(stderr, "syncline: rank %d: MPI_Barrier stays MPI's own: %s\n", rank, syncline_last_failure()->message);
 }
 
 int MPI_Barrier(MPI_Comm communicator)

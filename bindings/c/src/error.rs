@@ -277,9 +277,13 @@ fn of_mpi(error: &MpiError) -> Status {
         }
         MpiError::Abi { .. } | MpiError::NotAShim { .. } => Status::NoMpi,
         MpiError::NoLibrary { .. } | MpiError::Load { .. } => Status::NoMpi,
-        MpiError::Taken | MpiError::Finalized { .. } => Status::Misuse,
+        MpiError::Taken | MpiError::Finalized { .. } | MpiError::Uninitialized { .. } => {
+            Status::Misuse
+        }
         MpiError::Thread { .. } => Status::ThreadLevel,
-        MpiError::Communicator { .. } => Status::BadCommunicator,
+        MpiError::Communicator { .. } | MpiError::Intercommunicator { .. } => {
+            Status::BadCommunicator
+        }
         MpiError::Argument { .. } => Status::InvalidArgument,
         MpiError::Call { .. } => Status::MpiFailed,
         _ => Status::System,

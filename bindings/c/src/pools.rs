@@ -171,8 +171,8 @@ pub struct FarmResult {
 /// they are not set; any other number is an error of the task.
 ///
 /// It may exit or crash: that is the error of the task, and another worker continues with the other
-/// tasks. `longjmp` must not leave it; an exception that leaves it is a crash. `task` and `result`
-/// are valid until it returns.
+/// tasks. Neither `longjmp` nor the end of its thread (`pthread_exit`) may leave it; an exception
+/// that leaves it is a crash. `task` and `result` are valid until it returns.
 pub type FarmFunction = Option<
     unsafe extern "C-unwind" fn(
         task: *const c_void,

@@ -99,7 +99,7 @@ where
 {
     let said = Said::read()?;
     let library = Library::of_this_program()?.ok_or(MpiError::NoMpi)?;
-    let mpi = Mpi::start(library, ThreadSupport::Multiple, None)?;
+    let mpi = Mpi::join(library)?;
     // SAFETY: `communicator` is the handle of a communicator of this process in this MPI: the
     // caller of `Team::within_mpi` guarantees it.
     let own = unsafe { mpi.from_fortran(communicator) }?;

@@ -70,7 +70,7 @@
 static const char about[] = "syncline-mpi-shim abi=" TEXT(ABI) " family=" FAMILY " version=" VERSION
                             " mpi=" TEXT(MPI_VERSION) "." TEXT(MPI_SUBVERSION) " ulfm=" TEXT(ULFM) " end";
 
-enum { OK, PROC_FAILED, REVOKED, TRUNCATED, NO_MEMORY, OTHER, NO_SUCH, TOO_MANY, TOO_LONG, NOT_THERE };
+enum { OK, PROC_FAILED, REVOKED, TRUNCATED, NO_MEMORY, OTHER, NO_SUCH, TOO_MANY, TOO_LONG, NOT_THERE, INTER };
 
 #define API __attribute__((visibility("default")))
 enum { COMMUNICATORS = 256, WINDOWS = 64 };
@@ -297,7 +297,10 @@ API int syncline_mpi_comm_from_fortran(int fortran, int *handle) {
 #else
     MPI_Comm comm = MPI_Comm_f2c((MPI_Fint)fortran), own;
 #endif
+    int inter = 0;
     if (comm == MPI_COMM_NULL) return NO_SUCH;
+    TRY(MPI_Comm_test_inter(comm, &inter));
+    if (inter) return INTER;
     TRY(MPI_Comm_dup(comm, &own));
     return keep(own, handle);
 }

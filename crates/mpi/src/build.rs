@@ -6,13 +6,26 @@
 //!
 //! The MPI that the shim was compiled for is read from the file; nothing of the file is loaded.
 //! Calls that not every MPI has are left out if the shim does not compile with them.
+//!
+//! The compiler leads a process group, which is killed when this process ends, for whatever reason.
+//! A build holds a lock on its temporary folder. A later build removes the folders in the same
+//! place that no live process has locked.
 
 use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, io};
+
+use rustix::fs::{Access, MemfdFlags, access, memfd_create};
+use rustix::process::Signal;
+use syncline_process::{Spawn, lifeline::Lifeline, spawn::find};
+use tempfile::TempDir;
 
 use crate::error::{MpiError, Result};
+use crate::outside::leave_rank;
 use crate::shim::Shim;
 
 /// The sources of the shim as pairs of name and text. The first one is the file to compile.
@@ -27,6 +40,16 @@ const WITHOUT: [&[&str]; 3] =
     [&[], &["-DSYNCLINE_NO_ULFM"], &["-DSYNCLINE_NO_ULFM", "-DSYNCLINE_NO_MPROBE"]];
 /// The compiler names that are looked up.
 const NAMES: [&str; 3] = ["mpicc", "mpicc.openmpi", "mpicc.mpich"];
+/// The beginnings of the names of temporary folders.
+const TEMPORARY: [&str; 2] = [BUILDS, FIRST];
+const BUILDS: &str = ".build-";
+/// The beginning of the name of a temporary folder of a first use.
+pub(crate) const FIRST: &str = ".first-";
+/// The age below which a folder without a lock is kept: its builder may be about to lock it.
+const NEW: Duration = Duration::from_secs(1);
+
+/// The shell's command that becomes the compiler.
+const GATE: &str = "read -r line && exec \"$0\" \"$@\" </dev/null";
 
 /// A shim that was built.
 #[derive(Clone, Debug)]
@@ -46,6 +69,15 @@ pub struct Built {
 /// * [`MpiError::Compiler`], with the compiler's output, if it does not compile the shim.
 /// * [`MpiError::Io`] if the folder cannot be written.
 pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
+    build_within(mpicc, into, None)
+}
+
+/// As [`build`], but kills a compiler that has not ended after the limit.
+///
+/// # Errors
+/// Those of [`build`], and [`MpiError::SlowCompiler`].
+pub(crate) fn build_within(mpicc: &OsStr, into: &Path, limit: Option<Duration>) -> Result<Built> {
+    let late = limit.and_then(|limit| Instant::now().checked_add(limit));
     let io = |what, path: &Path| {
         let path = path.to_owned();
         move |source| MpiError::Io { what, path, source }
@@ -53,10 +85,7 @@ pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
     fs::create_dir_all(into).map_err(io("make the folder", into))?;
     // The work folder is in the same file system, so that the rename publishes the whole shim at
     // once.
-    let work = tempfile::Builder::new()
-        .prefix(".build-")
-        .tempdir_in(into)
-        .map_err(io("write to", into))?;
+    let work = Work::new(into, BUILDS).map_err(io("write to", into))?;
     for (name, text) in SOURCES {
         let path = work.path().join(name);
         fs::write(&path, text).map_err(io("write", &path))?;
@@ -64,7 +93,17 @@ pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
     let made = work.path().join("shim.so");
     let mut first = None;
     for without in WITHOUT {
-        match compile(mpicc, work.path(), &made, without) {
+        let compiled = compile(mpicc, work.path(), &made, without, late);
+        let compiled =
+            compiled.map_err(|source| MpiError::NoCompiler { mpicc: name(mpicc), source });
+        let ended = match (compiled?, limit) {
+            (Some(ended), _) => ended,
+            (None, limit) => {
+                let limit = limit.unwrap_or_default();
+                return Err(MpiError::SlowCompiler { mpicc: name(mpicc), limit });
+            }
+        };
+        match ended.map_err(|output| MpiError::Compiler { mpicc: name(mpicc), output }) {
             Err(error @ MpiError::Compiler { .. }) => {
                 first.get_or_insert(error);
             }
@@ -82,23 +121,91 @@ pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
     Err(first.unwrap_or(MpiError::Compiler { mpicc: name(mpicc), output: String::new() }))
 }
 
-fn compile(mpicc: &OsStr, sources: &Path, made: &Path, without: &[&str]) -> Result<()> {
-    let output = Command::new(mpicc)
-        .args(["-O2", "-shared", "-fPIC", "-fvisibility=hidden"])
-        .args(without)
-        .arg("-o")
-        .args([made, &sources.join(SOURCES[0].0)])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| MpiError::NoCompiler { mpicc: name(mpicc), source })?;
-    if output.status.success() && made.exists() {
-        return Ok(());
+/// A temporary folder, which is removed when it is dropped, or by a later build if this process is
+/// killed.
+pub(crate) struct Work {
+    folder: TempDir,
+    /// Holds the lock for as long as this process lives. A file system may have no locks.
+    _locked: File,
+}
+
+impl Work {
+    /// Makes a folder within another, and removes those there that were left behind.
+    pub(crate) fn new(into: &Path, prefix: &str) -> io::Result<Work> {
+        remove_left(into, NEW);
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(into)?;
+        let locked = File::open(folder.path())?;
+        let _ = locked.try_lock();
+        Ok(Work { folder, _locked: locked })
     }
-    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
-    said.push_str(&String::from_utf8_lossy(&output.stdout));
-    let output =
-        if said.trim().is_empty() { output.status.to_string() } else { said.trim_end().to_owned() };
-    Err(MpiError::Compiler { mpicc: name(mpicc), output })
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes the temporary folders whose builders have died. What cannot be removed stays.
+fn remove_left(into: &Path, new: Duration) {
+    for entry in fs::read_dir(into).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_temporary =
+            name.to_str().is_some_and(|name| TEMPORARY.iter().any(|own| name.starts_with(own)));
+        let is_old = |time: SystemTime| time.elapsed().is_ok_and(|age| age >= new);
+        let is_old = || entry.metadata().and_then(|data| data.modified()).is_ok_and(is_old);
+        if is_temporary
+            && is_old()
+            && let Ok(folder) = File::open(entry.path())
+            && folder.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Runs the compiler. Returns its output if it does not compile the shim, and `None` if it has not
+/// ended when it was `late`.
+fn compile(
+    mpicc: &OsStr,
+    sources: &Path,
+    made: &Path,
+    without: &[&str],
+    late: Option<Instant>,
+) -> io::Result<Option<Result<(), String>>> {
+    // In memory: the disk may be full.
+    let mut output = File::from(memfd_create("syncline-mpicc", MemfdFlags::CLOEXEC)?);
+    let (keeper, end) = Lifeline::pair()?;
+    // The compiler begins when its group is sure to be killed with this process: a shell waits for
+    // a line before it becomes the compiler, and ends without one.
+    let mpicc = find(mpicc, env::var_os("PATH"))?;
+    access(&mpicc, Access::EXEC_OK)?;
+    let (gate, mut opened) = io::pipe()?;
+    let mut spawn = Spawn::new("/bin/sh");
+    leave_rank(&mut spawn);
+    spawn.args([OsStr::new("-c"), OsStr::new(GATE), mpicc.as_os_str()]);
+    spawn.args(["-O2", "-shared", "-fPIC", "-fvisibility=hidden"]).args(without).args(["-o"]);
+    spawn.args([made, &sources.join(SOURCES[0].0)]);
+    spawn.stream(0, gate.as_fd()).stream(1, output.as_fd()).stream(2, output.as_fd());
+    let leader = spawn.start_group()?;
+    drop(spawn);
+    let bound = end.kill_group_when_cut(leader.id()).and_then(|()| keeper.hold(end));
+    let begun = bound.is_ok() && opened.write_all(b"\n").is_ok();
+    let in_time = begun && leader.wait_exit(late);
+    if !in_time {
+        leader.send(Signal::KILL.as_raw());
+    }
+    let status = leader.collect()?;
+    let _keeper = bound?;
+    if !in_time {
+        return Ok(None);
+    }
+    if status.success() && made.exists() {
+        return Ok(Some(Ok(())));
+    }
+    let mut said = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut said)?;
+    let said = String::from_utf8_lossy(&said).trim_end().to_owned();
+    Ok(Some(Err(if said.is_empty() { status.to_string() } else { said })))
 }
 
 fn name(mpicc: &OsStr) -> String {
@@ -166,5 +273,47 @@ mod tests {
             Ok(built) => println!("skipped: cc has an mpi.h: {built:?}"),
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    /// Writes a compiler that starts a process and waits for it. Both hold the file `held`.
+    fn hanging(folder: &Path) -> PathBuf {
+        let path = folder.join("hanging");
+        let script = "#!/bin/sh\nexec 9>>${0%/*}/held\nflock -s 9\nsleep 4000 &\nwait\n";
+        let write = ["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""];
+        let status = std::process::Command::new("sh").args(write).arg(&path).arg(script).status();
+        assert!(status.unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_is_killed_with_its_processes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mpicc, into) = (hanging(folder.path()), folder.path().join("shims"));
+        let limit = Duration::from_millis(500);
+        let error = build_within(mpicc.as_os_str(), &into, Some(limit)).unwrap_err();
+        assert!(matches!(error, MpiError::SlowCompiler { .. }), "{error}");
+        assert_eq!(fs::read_dir(&into).unwrap().count(), 0, "nothing is left");
+        // The kernel releases the locks of killed processes a moment after the kill.
+        let held = File::create(folder.path().join("held")).unwrap();
+        let late = Instant::now() + Duration::from_secs(10);
+        while held.try_lock().is_err() {
+            assert!(Instant::now() < late, "a process of the compiler lives");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn folders_of_dead_builders_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in [".first-dead", ".build-dead", ".other"] {
+            fs::create_dir(path(name)).unwrap();
+            fs::write(path(name).join("shim.c"), "").unwrap();
+        }
+        let live = Work::new(folder.path(), FIRST).unwrap();
+        assert!(path(".first-dead").exists(), "it is new");
+        remove_left(folder.path(), Duration::ZERO);
+        assert!(!path(".first-dead").exists() && !path(".build-dead").exists());
+        assert!(path(".other").exists() && live.path().exists());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::{
     family::{Family, Version},
@@ -31,13 +32,15 @@ pub enum MpiError {
         found: Vec<String>,
     },
     /// There is no shim, and none could be built at this first use.
-    #[error("{error}; it cannot be built now: {why}")]
+    #[error("{}, and none can be built now: {why}; {help}", in_short(error))]
     Unbuilt {
         /// The lack of a shim: [`NoShim`](MpiError::NoShim) or [`Abi`](MpiError::Abi).
         #[source]
         error: Box<MpiError>,
         /// The reason why none was built.
         why: String,
+        /// The remedy for that reason.
+        help: String,
     },
     /// The program has no MPI whose symbols are visible.
     #[error(
@@ -152,6 +155,12 @@ pub enum MpiError {
         /// The operation that was attempted.
         what: &'static str,
     },
+    /// The program has not initialised MPI yet.
+    #[error("cannot {what}: MPI is not initialised in this process: call MPI_Init before")]
+    Uninitialized {
+        /// The operation that was attempted.
+        what: &'static str,
+    },
     /// This process is a copy that `fork` made of a process of MPI.
     #[error("cannot {what}: this process is a child made by fork(), which does not belong to MPI")]
     Forked {
@@ -172,6 +181,12 @@ pub enum MpiError {
     /// The program's communicator is `MPI_COMM_NULL`, or is not a communicator.
     #[error("cannot {what}: the communicator is MPI_COMM_NULL, or does not belong to this MPI")]
     Communicator {
+        /// The operation that was attempted.
+        what: &'static str,
+    },
+    /// The program's communicator connects two groups of processes.
+    #[error("cannot {what}: it is an intercommunicator; pass one of a single group of processes")]
+    Intercommunicator {
         /// The operation that was attempted.
         what: &'static str,
     },
@@ -208,6 +223,14 @@ pub enum MpiError {
         mpicc: String,
         /// The output of the compiler.
         output: String,
+    },
+    /// The compiler did not end in time.
+    #[error("{mpicc} did not end within {} s and was killed", limit.as_secs_f32().round())]
+    SlowCompiler {
+        /// The name of the compiler.
+        mpicc: String,
+        /// The time that it had.
+        limit: Duration,
     },
     /// An operation on a file or folder failed.
     #[error("cannot {what} {}: {source}", path.display())]
@@ -254,6 +277,20 @@ fn paths(paths: &[PathBuf]) -> String {
     match paths {
         [] => "no folder".to_owned(),
         paths => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Returns the lack of a shim without its advice.
+fn in_short(error: &MpiError) -> String {
+    match error {
+        MpiError::NoShim { cause, found, .. } => {
+            format!("{cause}, but there is no shim for it{}", there_are(found))
+        }
+        MpiError::Abi { shim, found, expected } => format!(
+            "the shim {} is of another version of Syncline (interface {found}, not {expected})",
+            shim.display()
+        ),
+        error => error.to_string(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::ErrorClass;
 pub(crate) const OK: c_int = 0;
 pub(crate) const NO_SUCH: c_int = 6;
 pub(crate) const TOO_LONG: c_int = 8;
+pub(crate) const INTER: c_int = 10;
 
 /// Returns the kind of error that a code stands for.
 pub(crate) fn fault(code: c_int) -> ErrorClass {
@@ -31,6 +32,7 @@ pub(crate) fn own_words(code: c_int) -> Option<&'static str> {
         7 => Some("there are too many communicators or windows"),
         TOO_LONG => Some("it is longer than 2 GiB minus one byte"),
         9 => Some("this MPI, or the shim, has no call for it"),
+        INTER => Some("it is an intercommunicator"),
         _ => None,
     }
 }

@@ -4,13 +4,16 @@
 //! A process that finds no shim for its MPI, or only one of another version of Syncline, builds one
 //! into the user's folder, if a compiler of that MPI is on the path. One process of those that
 //! start at the same time builds, and says so in a line on standard error. The others wait for it,
-//! at most [`PATIENCE`], and then find the shim. What prevents that is part of the error.
+//! at most [`PATIENCE`], and then find the shim. The compiler is killed a little earlier, so that
+//! the error of all names it. What prevents a build is part of the error.
 //!
 //! ```text
 //!  rank 0: no shim ── lock ── looks again: none ── mpicc ── renamed into the folder ── unlock
 //!  rank 1: no shim ── lock .............................................. looks again: there it is
 //! ```
-//! The lock is one on the file `.lock` of the folder. It ends with its process, and holds between
+//! The lock is one on the file `.lock` of the folder. If no compiler makes the shim, the builder
+//! writes the reason into the file. The processes of the same launcher that have waited for it fail
+//! for that reason, and do not compile again. The lock ends with its process, and holds between
 //! hosts that share the folder if their file system has such locks; without them each process
 //! builds. A shim appears under its name as a whole, and one that is there and fits is not
 //! replaced, as another host may have loaded it.
@@ -20,16 +23,19 @@
 
 use std::env;
 use std::fs::{self, File, TryLockError};
-use std::io::Write as _;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::build::{build, compilers};
+use crate::build::{FIRST, Work, build_within, compilers};
 use crate::error::{MpiError, Result};
 use crate::shim::{Shim, VARIABLE, Wanted, folders, home};
 
-/// How long a process waits for another one that builds.
+/// The longest time for which a process waits for a shim that is built.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The part of [`PATIENCE`] after which compilers are killed.
+const COMPILERS: f64 = 11.0 / 12.0;
 /// The time between two looks at the lock.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -40,9 +46,54 @@ pub(crate) fn find(wanted: &Wanted) -> Result<Shim> {
     match found {
         Err(error @ (MpiError::NoShim { .. } | MpiError::Abi { .. })) if !is_named => {
             let built = built(wanted, home().as_deref(), &compilers(), &folders(), PATIENCE);
-            built.map_err(|why| MpiError::Unbuilt { error: Box::new(error), why })
+            built.map_err(|Unbuilt { why, remedy }| MpiError::Unbuilt {
+                error: Box::new(error),
+                why,
+                help: remedy.in_words(wanted, &compilers()),
+            })
         }
         found => found,
+    }
+}
+
+/// The reason why no shim was built.
+#[derive(Debug)]
+struct Unbuilt {
+    why: String,
+    remedy: Remedy,
+}
+
+impl From<String> for Unbuilt {
+    fn from(why: String) -> Unbuilt {
+        // The compiler writes into the folder.
+        let is_full = ["No space left on device", "Disk quota exceeded"];
+        let is_full = is_full.iter().any(|text| why.contains(text));
+        Unbuilt { remedy: if is_full { Remedy::Folder } else { Remedy::Compiler }, why }
+    }
+}
+
+/// What has to be changed for a shim to be built.
+#[derive(Clone, Copy, Debug)]
+enum Remedy {
+    /// The folder.
+    Folder,
+    /// The compiler.
+    Compiler,
+}
+
+impl Remedy {
+    fn in_words(self, wanted: &Wanted, compilers: &[PathBuf]) -> String {
+        let mpicc = wanted.compiler(compilers);
+        match self {
+            Remedy::Folder => format!(
+                "set XDG_DATA_HOME to a folder that can be written, by its full path, or run \
+                 `syncline mpi build --mpicc {mpicc} --into DIR` and set {VARIABLE} to the shim in \
+                 DIR"
+            ),
+            Remedy::Compiler => {
+                format!("run `syncline mpi build --mpicc {mpicc}` with that MPI's compiler")
+            }
+        }
     }
 }
 
@@ -54,35 +105,55 @@ fn built(
     compilers: &[PathBuf],
     folders: &[PathBuf],
     patience: Duration,
-) -> Result<Shim, String> {
-    let home = home.ok_or("neither XDG_DATA_HOME nor HOME says where it may stand")?;
+) -> Result<Shim, Unbuilt> {
+    let start = Instant::now();
+    let folder = |why: String| Unbuilt { why, remedy: Remedy::Folder };
+    let nowhere = "neither XDG_DATA_HOME nor HOME says where it may stand, by a full path";
+    let home = home.ok_or_else(|| folder(nowhere.to_owned()))?;
     let text = |error: MpiError| in_one_line(&error);
     match compilers {
         [] => {
             let names = "mpicc, mpicc.openmpi, mpicc.mpich";
-            return Err(format!("no compiler of MPI is on the path ({names})"));
+            return Err(format!("no compiler of MPI is on the path ({names})").into());
         }
         [_, _, ..] if wanted.family.is_none() => {
             let all: Vec<_> = compilers.iter().map(|mpicc| mpicc.display().to_string()).collect();
-            return Err(format!("there are compilers of several MPIs: {}", all.join(", ")));
+            return Err(format!("there are compilers of several MPIs: {}", all.join(", ")).into());
         }
         _ => (),
     }
-    let io = |what: &str, path: &Path, error| format!("cannot {what} {}: {error}", path.display());
+    let io = |what: &str, path: &Path, error| {
+        folder(format!("cannot {what} {}: {error}", path.display()))
+    };
     fs::create_dir_all(home).map_err(|error| io("make the folder", home, error))?;
-    let _locked = locked(&home.join(".lock"), patience)?;
+    let path = home.join(".lock");
+    let mut lock = locked(&path, patience).map_err(|why| match why {
+        Unlocked::Late => {
+            let (path, seconds) = (path.display(), patience.as_secs());
+            format!("another process has held {path} for {seconds} s").into()
+        }
+        Unlocked::Io(error) => io("write", &path, error),
+    })?;
     // Another process may have built it meanwhile.
     if let Ok(shim) = wanted.choose(folders) {
         return Ok(shim);
     }
-    let work = tempfile::Builder::new().prefix(".first-").tempdir_in(home);
-    let work = work.map_err(|error| io("write to", home, error))?;
+    if let Some(why) = lock.failure() {
+        return Err(why.into());
+    }
+    let work = Work::new(home, FIRST).map_err(|error| io("write to", home, error))?;
     let mut failed = Vec::new();
     for mpicc in wanted.sorted(compilers) {
-        let shim = match build(mpicc.as_os_str(), work.path()) {
+        let left = patience.mul_f64(COMPILERS).saturating_sub(start.elapsed());
+        let shim = match build_within(mpicc.as_os_str(), work.path(), Some(left)) {
             Ok(built) => built.shim,
+            Err(MpiError::Io { what, path, source }) => return Err(io(what, &path, source)),
             Err(error) => {
+                let is_late = matches!(error, MpiError::SlowCompiler { .. });
                 failed.push(text(error));
+                if is_late {
+                    break;
+                }
                 continue;
             }
         };
@@ -103,28 +174,68 @@ fn built(
         );
         // A closed standard error is not an error.
         let _ = std::io::stderr().write_all(line.as_bytes());
-        return Shim::read(&path).map_err(text);
+        return Ok(Shim::read(&path).map_err(text)?);
     }
-    Err(failed.join("; "))
+    let why = failed.join("; ");
+    lock.note(&why);
+    Err(why.into())
+}
+
+/// The lock of a folder of shims. It is released when it is dropped.
+struct Lock {
+    file: File,
+    /// Whether another process has held the lock before.
+    has_waited: bool,
+}
+
+/// The reason why a lock was not taken.
+#[derive(Debug)]
+enum Unlocked {
+    Late,
+    Io(std::io::Error),
+}
+
+impl Lock {
+    /// Returns the reason why the process of the same launcher that this one has waited for built
+    /// no shim. Otherwise removes what an earlier process has noted.
+    fn failure(&mut self) -> Option<String> {
+        let mut noted = String::new();
+        if self.has_waited && self.file.rewind().is_ok() {
+            // A file that cannot be read has no reason to give.
+            let _ = self.file.read_to_string(&mut noted);
+        }
+        let why = noted.strip_prefix(&Lock::of_this_launcher()).map(str::to_owned);
+        if why.is_none() {
+            let _ = self.file.set_len(0);
+        }
+        why
+    }
+
+    /// Notes the reason why no shim was built. Without a note the others try again.
+    fn note(&mut self, why: &str) {
+        let note = format!("{}{why}", Lock::of_this_launcher());
+        let _ = self.file.set_len(0).and_then(|()| self.file.write_all(note.as_bytes()));
+    }
+
+    fn of_this_launcher() -> String {
+        format!("launcher {}: ", parent_id())
+    }
 }
 
 /// Takes the lock on a file, which is made if it is not there. Where there are no locks, no other
 /// process is kept out.
-fn locked(path: &Path, patience: Duration) -> Result<File, String> {
+fn locked(path: &Path, patience: Duration) -> Result<Lock, Unlocked> {
     let late = Instant::now() + patience;
-    let opened = File::options().create(true).append(true).open(path);
-    let file = opened.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let opened = File::options().create(true).read(true).append(true).open(path);
+    let (file, mut has_waited) = (opened.map_err(Unlocked::Io)?, false);
     loop {
         match file.try_lock() {
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() >= late => {
-                return Err(format!(
-                    "another process has held {} for {} s",
-                    path.display(),
-                    patience.as_secs()
-                ));
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(Lock { file, has_waited }),
+            Err(TryLockError::WouldBlock) if Instant::now() >= late => return Err(Unlocked::Late),
+            Err(TryLockError::WouldBlock) => {
+                has_waited = true;
+                std::thread::sleep(LOOK);
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
         }
     }
 }
@@ -143,6 +254,17 @@ mod tests {
 
     use super::*;
     use crate::family::Family;
+
+    /// As the function of this name, with the reason alone.
+    fn built(
+        wanted: &Wanted,
+        home: Option<&Path>,
+        compilers: &[PathBuf],
+        folders: &[PathBuf],
+        patience: Duration,
+    ) -> Result<Shim, String> {
+        super::built(wanted, home, compilers, folders, patience).map_err(|unbuilt| unbuilt.why)
+    }
 
     /// Writes a compiler that makes what claims to be a shim, and notes that it ran.
     fn compiler(folder: &Path, name: &str, family: &str, version: &str, abi: u32) -> PathBuf {
@@ -264,9 +386,53 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join(".lock");
         let first = locked(&lock, PATIENCE).unwrap();
-        let why = locked(&lock, Duration::from_millis(30)).unwrap_err();
+        let wanted = wanted(Some(Family::Mpich), None);
+        let compilers = [folder.path().join("none")];
+        let limit = Duration::from_millis(30);
+        let why = built(&wanted, Some(folder.path()), &compilers, &[], limit).unwrap_err();
         assert!(why.contains("another process has held ") && why.contains(".lock"), "{why}");
         drop(first);
         locked(&lock, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_ends_all_in_time_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, mpicc) = (folder.path().join("shims"), folder.path().join("mpicc"));
+        executable(&mpicc, "#!/bin/sh\nsleep 4000 & wait\n");
+        let (start, mpich) = (Instant::now(), wanted(Some(Family::Mpich), None));
+        let get = || {
+            let (mpicc, patience) = ([mpicc.clone()], Duration::from_secs(3));
+            built(&mpich, Some(&home), &mpicc, &[], patience).unwrap_err()
+        };
+        std::thread::scope(|scope| {
+            let threads = (0..3).map(|_| scope.spawn(get)).collect::<Vec<_>>();
+            for thread in threads {
+                let why = thread.join().unwrap();
+                assert!(why.contains("mpicc did not end within 3 s and was killed"), "{why}");
+            }
+        });
+        assert!(start.elapsed() < Duration::from_secs(30), "one of them waits for the compiler");
+        assert_eq!(names(&home), [".lock"], "nothing is left");
+    }
+
+    #[test]
+    fn the_remedy_fits_the_reason_and_names_the_compiler() {
+        let names = ["mpicc", "mpicc.mpich"].map(PathBuf::from);
+        let in_words = |remedy: Remedy, family, names: &[PathBuf]| {
+            remedy.in_words(&wanted(family, None), names)
+        };
+        let folder = in_words(Remedy::Folder, Some(Family::Mpich), &names);
+        assert!(folder.starts_with("set XDG_DATA_HOME to a folder"), "{folder}");
+        assert!(folder.contains("--mpicc mpicc.mpich --into DIR"), "{folder}");
+        for (family, names, name) in [
+            (Some(Family::Mpich), &names[..], "mpicc.mpich"),
+            (Some(Family::Mpich), &names[..1], "mpicc"),
+            (Some(Family::OpenMpi), &names[..], "mpicc"),
+            (None, &names[..], "mpicc"),
+        ] {
+            let words = in_words(Remedy::Compiler, family, names);
+            assert!(words.contains(&format!("--mpicc {name}`")), "{words}");
+        }
     }
 }

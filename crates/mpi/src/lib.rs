@@ -78,6 +78,8 @@ mod failures;
 mod family;
 mod ffi;
 mod first_use;
+#[doc(hidden)]
+pub mod host_lines;
 mod inner;
 pub mod launched;
 #[doc(hidden)]

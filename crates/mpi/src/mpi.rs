@@ -82,11 +82,7 @@ impl Mpi {
         wanted: ThreadSupport,
         launched: Option<&Launched>,
     ) -> Result<Mpi> {
-        if TAKEN.swap(true, Ordering::AcqRel) {
-            return Err(MpiError::Taken);
-        }
-        let started = Mpi::begin(library, wanted, launched);
-        let mut mpi = started.inspect_err(|_| TAKEN.store(false, Ordering::Release))?;
+        let mut mpi = Mpi::take(|| Mpi::begin(library, Some(wanted), launched))?;
         // On an error, dropping `mpi` releases everything.
         if let Err(error) = mpi.check_size(launched) {
             if mpi.ours {
@@ -97,8 +93,33 @@ impl Mpi {
         Ok(mpi)
     }
 
-    fn begin(library: Library, wanted: ThreadSupport, launched: Option<&Launched>) -> Result<Mpi> {
-        let (calls, what) = (library.calls, "initialise MPI");
+    /// Joins the MPI that the program has initialised. Never initialises it.
+    ///
+    /// # Errors
+    /// * [`MpiError::Uninitialized`] if the program has not initialised MPI yet.
+    /// * [`MpiError::Taken`], [`MpiError::Finalized`] and [`MpiError::Thread`] as for
+    ///   [`Mpi::start`].
+    pub fn join(library: Library) -> Result<Mpi> {
+        Mpi::take(|| Mpi::begin(library, None, None))
+    }
+
+    /// Calls `begin` unless there is an `Mpi` in this process.
+    fn take(begin: impl FnOnce() -> Result<Mpi>) -> Result<Mpi> {
+        if TAKEN.swap(true, Ordering::AcqRel) {
+            return Err(MpiError::Taken);
+        }
+        begin().inspect_err(|_| TAKEN.store(false, Ordering::Release))
+    }
+
+    /// Initialises MPI at the `wanted` level if the program has not. If no level is wanted, the
+    /// program must have initialised it.
+    fn begin(
+        library: Library,
+        wanted: Option<ThreadSupport>,
+        launched: Option<&Launched>,
+    ) -> Result<Mpi> {
+        let calls = library.calls;
+        let what = if wanted.is_some() { "initialise MPI" } else { "join the program's MPI" };
         let flag = |ask: unsafe extern "C" fn(*mut i32) -> i32| {
             let mut flag = 0;
             // SAFETY: MPI answers these questions at any time; `flag` is valid for a write.
@@ -113,6 +134,7 @@ impl Mpi {
         }
         let mut level = 0;
         let code = if ours {
+            let wanted = wanted.ok_or(MpiError::Uninitialized { what })?;
             // SAFETY: MPI is not initialised, and no other thread of this crate initialises it, as
             // there is one `Mpi`; `level` is valid for a write.
             unsafe { (calls.init_thread)(wanted as i32, &raw mut level) }
@@ -176,21 +198,26 @@ impl Mpi {
     /// Collective over its processes.
     ///
     /// # Errors
-    /// [`MpiError::Communicator`] for `MPI_COMM_NULL`, and those of any call. An error of the
-    /// duplication goes to the error handler of the program's communicator first.
+    /// [`MpiError::Communicator`] for `MPI_COMM_NULL`, [`MpiError::Intercommunicator`] for an
+    /// intercommunicator, and those of any call. An error of the duplication goes to the error
+    /// handler of the program's communicator first.
     ///
     /// # Safety
     /// The handle must be that of a communicator of this process, or of `MPI_COMM_NULL`.
     pub unsafe fn from_fortran(&self, handle: i32) -> Result<Communicator> {
-        let (what, mut null) = ("duplicate the program's communicator", false);
+        let (what, mut refused) = ("duplicate the program's communicator", ffi::OK);
         let made = Communicator::make(&self.inner, what, |calls, own| {
             // SAFETY: the caller guarantees the handle (see `# Safety`); `own` is valid for a
             // write.
             let code = unsafe { (calls.comm_from_fortran)(handle, own) };
-            null = code == ffi::NO_SUCH;
+            refused = code;
             code
         });
-        if null { Err(MpiError::Communicator { what }) } else { made }
+        match refused {
+            ffi::NO_SUCH => Err(MpiError::Communicator { what }),
+            ffi::INTER => Err(MpiError::Intercommunicator { what }),
+            _ => made,
+        }
     }
 
     /// Makes dropped and freed communicators stay allocated in MPI until it is finalised.

@@ -184,14 +184,26 @@ impl Wanted {
 
     /// Returns compilers, those first whose names are that of the MPI.
     pub(crate) fn sorted<'c>(&self, compilers: &'c [PathBuf]) -> Vec<&'c PathBuf> {
-        let name = match self.family {
+        let name = self.compiler_name().map(OsStr::new);
+        let mut sorted: Vec<_> = compilers.iter().collect();
+        sorted.sort_by_key(|path| path.file_name() != name);
+        sorted
+    }
+
+    /// Returns the name of the MPI's compiler among these, or the usual one if none has that name.
+    pub(crate) fn compiler(&self, compilers: &[PathBuf]) -> &'static str {
+        let is_there =
+            |name: &&str| compilers.iter().any(|path| path.file_name() == Some(OsStr::new(*name)));
+        self.compiler_name().filter(is_there).unwrap_or("mpicc")
+    }
+
+    /// Returns the name by which distributions install the MPI's compiler beside others.
+    fn compiler_name(&self) -> Option<&'static str> {
+        match self.family {
             Some(Family::OpenMpi) => Some("mpicc.openmpi"),
             Some(Family::Mpich | Family::IntelMpi) => Some("mpicc.mpich"),
             _ => None,
-        };
-        let mut sorted: Vec<_> = compilers.iter().collect();
-        sorted.sort_by_key(|path| path.file_name() != name.map(OsStr::new));
-        sorted
+        }
     }
 
     /// As [`Wanted::choose`], but a shim that the environment names has precedence and must fit.

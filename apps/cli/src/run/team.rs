@@ -36,8 +36,11 @@ pub(super) fn is_joined() -> bool {
 /// Runs the part of this process; returns the summary in the process of the first member, and
 /// whether the tolerance was reached, if one was given.
 pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>, bool)> {
-    let results =
-        Team::run(|me| member(me, args, signals).map_err(|error| told_by_one(me, error)))?;
+    let part = |me: &mut Member| {
+        signals.has_joined();
+        member(me, args, signals).map_err(|error| told_by_one(me, error))
+    };
+    let results = signals.while_joining(|| Ok(Team::run(part)?))?;
     let (mut summary, mut all) = (None, true);
     for result in results {
         let (own, converged) = result?;

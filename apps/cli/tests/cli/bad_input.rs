@@ -261,3 +261,14 @@ fn benchmarks_are_said_to_be_another_command() {
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains("cargo run --release -p syncline-lab -- bench"), "{said}");
 }
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for line in ["--help", "farm run --help", "help farm", "--version", "completions bash"] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let done = command(Path::new("."), line).stdout(full).output().unwrap();
+        let said = said(done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{line}: {said}");
+        assert!(said.starts_with("error: cannot write to standard output: "), "{line}: {said}");
+    }
+}

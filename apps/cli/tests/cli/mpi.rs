@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use syncline_testkit::mpi::MPIS;
 
-use crate::common::{command, fails, has_marks, names, succeeds};
+use crate::common::{command, fails, has_marks, is_ignored, names, said, succeeds, until};
+use crate::rma::{ends, under};
 
 /// Writes a compiler that creates a file which claims to be a shim for this version of MPICH.
 fn compiler(folder: &Path, name: &str, version: &str) {
@@ -215,4 +219,116 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     assert!(text.contains("  started by    Open MPI's mpirun (version 5)"), "{text}");
     assert!(text.contains("! SYNCLINE_MPI  cannot read the shim /nowhere.so"), "{text}");
     assert!(text.contains("-> unset it, or let it name a shim"), "{text}");
+}
+
+/// Writes a compiler that starts a process and waits for it. Both hold a lock on the file `held`.
+fn hanging(folder: &Path) {
+    let held = folder.join("held");
+    let script = format!("#!/bin/sh\nexec 9>>{}\nflock -s 9\nsleep 4000 &\nwait\n", held.display());
+    for name in ["mpicc", "mpicc.openmpi", "mpicc.mpich"] {
+        let path = folder.join(name);
+        fs::write(&path, &script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::write(held, "").unwrap();
+}
+
+/// Nothing looks at signals while a rank waits for a compiler, so they have their default action.
+#[test]
+fn a_signal_ends_a_process_that_waits_for_a_compiler_and_the_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    hanging(path);
+    let held = || fs::File::open(path.join("held")).unwrap().try_lock().is_err();
+    for (line, signal) in [
+        ("farm run -- echo ::: 1", Signal::TERM),
+        ("farm run -- echo ::: 1", Signal::INT),
+        ("farm run -- echo ::: 1", Signal::HUP),
+        ("run lk23 data --iterations 1", Signal::TERM),
+        ("verify rma", Signal::TERM),
+        ("mpi build", Signal::TERM),
+        ("mpi build", Signal::KILL),
+    ] {
+        if is_ignored(signal) {
+            continue;
+        }
+        let mut command = alone(path, line);
+        command.env("PATH", format!("{}:/usr/bin:/bin", path.display()));
+        if !line.starts_with("mpi") {
+            command.envs([("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")]);
+        }
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("a compiler", held);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(signal.as_raw()), "{line}: {output:?}");
+        until("the end of the compiler", || !held());
+    }
+}
+
+/// Another program of the job never calls `MPI_Init`, so that the command waits there.
+#[test]
+fn a_signal_ends_a_rank_that_waits_in_the_initialisation_of_mpi() {
+    for mpi in &MPIS {
+        for line in ["farm run -- echo ::: 1", "run lk23 nowhere --iterations 1"] {
+            let Some(mut command) = under(mpi, 1, line) else { break };
+            command.args([":", "-n", "1", "sleep", "4000"]);
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let name = env!("CARGO_BIN_EXE_syncline");
+            let rank = || {
+                descendants(child.id()).into_iter().find(|pid| {
+                    fs::read_link(format!("/proc/{pid}/exe"))
+                        .is_ok_and(|exe| exe == Path::new(name))
+                        && fs::read_to_string(format!("/proc/{pid}/maps"))
+                            .is_ok_and(|maps| maps.contains("libmpi"))
+                })
+            };
+            until("a rank with its MPI", || rank().is_some());
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let pid = rank().unwrap();
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+            let is_over = || {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                stat.is_empty() || stat.contains(") Z ")
+            };
+            until("the end of the rank", is_over);
+            // The launcher ends the other program.
+            let mut child = child;
+            until("the end of the job", || child.try_wait().unwrap().is_some());
+        }
+    }
+}
+
+/// Returns the processes that a process has started, and those that they have.
+fn descendants(of: u32) -> Vec<i32> {
+    let mut all = vec![of as i32];
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    all.remove(0);
+    all
+}
+
+#[test]
+fn one_rank_of_a_host_says_why_there_is_no_shim() {
+    for mpi in &MPIS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(mut command) = under(mpi, 4, "farm run -- echo ::: 1") else { continue };
+        // No folder can be made within a file.
+        fs::write(folder.path().join("file"), "").unwrap();
+        command.env_remove("SYNCLINE_MPI").env("XDG_DATA_HOME", folder.path().join("file"));
+        let output = ends(command, mpi.name);
+        let told = said(output.stderr);
+        assert!(!output.status.success(), "{}: {told}", mpi.name);
+        assert_eq!(told.matches("there is no shim for it").count(), 1, "{}: {told}", mpi.name);
+        let why = told.find("cannot make the folder").unwrap();
+        let help = told.find("set XDG_DATA_HOME to a folder that can be written").unwrap();
+        assert!(why < help, "{}: {told}", mpi.name);
+        assert!(told.contains("`syncline mpi build --mpicc mpicc"), "{}: {told}", mpi.name);
+    }
 }

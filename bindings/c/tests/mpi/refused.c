@@ -38,9 +38,12 @@ int main(int argc, char **argv)
 {
     const syncline_shape two = {0, 2, 0, 0};
     int level, has_shim = argc > 1;
-    MPI_Comm none = MPI_COMM_NULL;
+    MPI_Comm none = MPI_COMM_NULL, part, between;
     pthread_t thread;
 
+    /* The library never initialises the program's MPI. */
+    if (has_shim)
+        is(syncline_team_run_mpi(0, NULL, nothing, NULL), SYNCLINE_STATUS_MISUSE, "MPI is not initialised");
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (!has_shim) {
@@ -59,6 +62,13 @@ int main(int argc, char **argv)
             return 1;
         if (none != MPI_COMM_NULL)
             MPI_Comm_free(&none);
+        /* Rank 0 on one side, the others on the other. */
+        MPI_Comm_split(MPI_COMM_WORLD, rank > 0, 0, &part);
+        MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0, 7, &between);
+        is(syncline_team_run_mpi(MPI_Comm_c2f(between), NULL, nothing, NULL), SYNCLINE_STATUS_BAD_COMMUNICATOR,
+           "an intercommunicator");
+        MPI_Comm_free(&between);
+        MPI_Comm_free(&part);
     }
     MPI_Finalize();
     if (has_shim)

@@ -124,7 +124,7 @@ fn a_thread_without_a_part_sleeps_as_ever_and_is_woken() {
 
 /// Calls that wait themselves, as those of an MPI that calls functions of the program.
 #[derive(Debug)]
-struct Waits(ThreadId, Mutex<Vec<Advance>>);
+struct Waits(ThreadId, Mutex<Vec<Advance>>, Signal);
 
 impl Progress for Waits {
     fn advance(&self) -> Advance {
@@ -133,6 +133,7 @@ impl Progress for Waits {
             let waited = Signal::new(0).wait_until(1, &Policy::default(), soon);
             assert_eq!(waited, Err(crate::WaitError::TimedOut));
             self.1.lock().unwrap().push(advance());
+            self.2.raise_to(1);
         }
         Advance::Idle
     }
@@ -140,10 +141,10 @@ impl Progress for Waits {
 
 #[test]
 fn it_is_not_called_within_itself() {
-    let waits = Arc::new(Waits(thread::current().id(), Mutex::default()));
+    let waits = Arc::new(Waits(thread::current().id(), Mutex::default(), Signal::new(0)));
     let installed = install(Arc::<Waits>::clone(&waits));
-    let soon = Some(Instant::now() + Duration::from_millis(2));
-    let _ = Signal::new(0).wait_until(1, &Policy::default(), soon);
+    let minute = Some(Instant::now() + Duration::from_secs(60));
+    assert_eq!(waits.2.wait_until(1, &Policy::default(), minute), Ok(1));
     drop(installed);
     let within = waits.1.lock().unwrap();
     assert!(!within.is_empty() && within.iter().all(|within| *within == Advance::NoPart));

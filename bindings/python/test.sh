@@ -20,7 +20,8 @@ venv=$home/venv
 clean=$home/clean
 # cffi and numba compile functions, the others make the arrays and objects of tests.
 needed=(numpy pytest hypothesis)
-others=(cffi cloudpickle dask h5netcdf h5py ipykernel maturin mypy nbclient netcdf4 numba opencv_python_headless pdoc rasterio rioxarray ruff scipy xarray zarr)
+others=(cffi cloudpickle dask h5netcdf h5py ipykernel maturin mypy nbclient netcdf4 numba
+    opencv_python_headless pdoc rasterio rioxarray ruff scipy xarray zarr)
 failed=0
 export SYNCLINE_TESTS=${2:-${SYNCLINE_TESTS:-quick}}
 [ "${1:-run}" != reference ] || SYNCLINE_TESTS=full

@@ -1,12 +1,12 @@
 """What the tests share: how much a run tries, and plain loops, written without the package.
 
-=========  ==================  ================================  ==================  ======
-tier       set by              tests                             random cases        seeds
-=========  ==================  ================================  ==================  ======
-``quick``  nothing             all but those marked with `full`  an eighth, >= 2     fixed
-``full``   ``make test-full``  all                               as written          fixed
-``soak``   ``make soak``       all                               20 times            random
-=========  ==================  ================================  ==================  ======
+=========  ==================  ========================================  ================  ======
+tier       set by              tests                                     random cases      seeds
+=========  ==================  ========================================  ================  ======
+``quick``  nothing             all but those marked with `full`, `soak`  an eighth, >= 2   fixed
+``full``   ``make test-full``  all but those marked with `soak`          as written        fixed
+``soak``   ``make soak``       all                                       20 times          random
+=========  ==================  ========================================  ================  ======
 
 The variable ``SYNCLINE_TESTS`` names the tier, as for the tests in Rust. A test asks for its number
 of cases (`cases`) and for its seed (`seed`); no other code depends on the tier.
@@ -69,14 +69,16 @@ hypothesis.settings.load_profile(TIER)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full(why): a test that the quick tier leaves out")
+    config.addinivalue_line("markers", "soak(why): a test that only the tier soak has")
     config.addinivalue_line("markers", "needs(package): a test that another package has to be for")
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        mark = item.get_closest_marker("full")
-        if mark is not None and TIER == "quick":
-            item.add_marker(pytest.mark.skip(reason=f"full: {mark.args[0]}"))
+        for tier in TIERS[TIERS.index(TIER) + 1 :]:
+            mark = item.get_closest_marker(tier)
+            if mark is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{tier}: {mark.args[0]}"))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -88,7 +90,7 @@ def pytest_terminal_summary(terminalreporter):
         if isinstance(report.longrepr, tuple)
     )
     for reason, count in sorted(reasons.items()):
-        word = "" if reason.startswith("full: ") else "skipped: "
+        word = "" if reason.startswith(("full: ", "soak: ")) else "skipped: "
         terminalreporter.write_line(f"{word}{reason} ({count} of the tests in Python)")
 
 

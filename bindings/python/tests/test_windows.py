@@ -302,6 +302,16 @@ LARGE_KINDS = {
     "masked": "numpy",
 }
 
+#: Those that another kind stands for in the full tier, as they are read in the same way.
+ALIKE = ("big-endian", "strips", "zarr", "large tiles", "dataset", "hdf5")
+
+
+def marked(kinds):
+    """Return kinds as parameters of a test, of which soak alone has those that are alike."""
+    soak = pytest.mark.soak("arrays of 256 MiB that are read like others")
+    return [pytest.param(one, marks=soak if one in ALIKE else ()) for one in kinds]
+
+
 # Makes the array in another process, so that its memory does not count.
 MAKE = """
     import sys
@@ -453,7 +463,7 @@ def grown_by(folder, kind, memory):
 
 
 @pytest.mark.full("arrays of 256 MiB")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", marked(KINDS))
 def test_the_bound_on_memory_holds_for_every_source(tmp_path, kind):
     pytest.importorskip(KINDS[kind])
     grown = grown_by(tmp_path, kind, "32M")
@@ -462,7 +472,7 @@ def test_the_bound_on_memory_holds_for_every_source(tmp_path, kind):
 
 
 @pytest.mark.full("arrays of 256 MiB")
-@pytest.mark.parametrize("kind", LARGE_KINDS)
+@pytest.mark.parametrize("kind", marked(LARGE_KINDS))
 def test_the_bound_on_memory_holds_for_the_largest_chunks(tmp_path, kind):
     pytest.importorskip(LARGE_KINDS[kind])
     grown = grown_by(tmp_path, kind, "64M")

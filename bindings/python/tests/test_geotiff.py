@@ -20,6 +20,12 @@ def written(path, values, **profile):
     return file
 
 
+def written_with_mask(path, values, mask, **profile):
+    """Write a GeoTIFF with a mask beside its numbers."""
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), written(path, values, **profile) as file:
+        file.write_mask(mask)
+
+
 def test_geotiff_says_what_means_no_data(tmp_path, u):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -121,12 +127,9 @@ def test_a_dataset_into_geotiff_is_paths_by_name(tmp_path, u):
 def test_a_mask_of_a_file_that_hides_nothing_may_pass(tmp_path, u):
     path, output = tmp_path / "u.tif", tmp_path / "o.tif"
     for hidden in (0, 1):
-        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
-            mask = np.ones(u.shape, bool)
-            mask[-1, -1] = not hidden
-            file = written(path, u)
-            file.write_mask(mask)
-            file.close()
+        mask = np.ones(u.shape, bool)
+        mask[-1, -1] = not hidden
+        written_with_mask(path, u, mask)
         if hidden:
             with pytest.raises(syncline.ArrayError, match="mask beside its numbers"):
                 syncline.sweep(mean, path, iterations=1)
@@ -144,12 +147,8 @@ def test_a_mask_of_a_file_may_say_what_its_nodata_says(tmp_path, u, nodata):
     u[2, 3] = nodata
     for other in (False, True):
         mask = np.ones(u.shape, bool)
-        mask[2, 3] = mask[5, 5] = False
-        mask[5, 5] = not other
-        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
-            file = written(path, u, nodata=nodata)
-            file.write_mask(mask)
-            file.close()
+        mask[2, 3], mask[5, 5] = False, not other
+        written_with_mask(path, u, mask, nodata=nodata)
         if other:
             with pytest.raises(syncline.ArrayError, match="no other point may have it"):
                 syncline.sweep(mean, path, iterations=1)

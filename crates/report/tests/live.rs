@@ -113,6 +113,23 @@ fn a_trace_that_is_replaced_is_followed_anew() {
     assert_eq!(all.bytes(), fs::metadata(&file).unwrap().len());
 }
 
+/// The file is replaced at any moment of its opening.
+#[test]
+fn a_trace_that_is_replaced_while_it_is_opened_is_followed_anew() {
+    let _turn = my_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.trace");
+    record(&file);
+    for _ in 0..500 {
+        let mut follower = Follower::new(&file).after(SystemTime::now());
+        thread::scope(|scope| {
+            scope.spawn(|| record(&file));
+            follower.poll(Duration::MAX).unwrap();
+        });
+        assert_eq!(view(&mut follower).state, State::Ended);
+    }
+}
+
 #[test]
 fn other_hosts_are_followed_and_other_files_are_not() {
     let _turn = my_turn();

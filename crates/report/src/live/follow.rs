@@ -70,13 +70,19 @@ struct Followed {
 
 impl Followed {
     fn open(path: PathBuf) -> Result<Followed, ReportError> {
-        let reader = Reader::open(&path)?;
+        // What is no trace is refused first: to open a pipe would wait.
+        Reader::open(&path)?;
         let file = File::open(&path).map_err(|source| TraceError::File {
             what: "open",
             path: path.clone(),
             source,
         })?;
-        Ok(Followed { path, reader, length: 0, head: head(&file), file })
+        // The head is read before the reader fills its buffer: a trace that is replaced in between
+        // has another head at the next look, and is read again.
+        let head = head(&file);
+        let reader = Reader::open(&path)?;
+        let length = file.metadata().map_or(0, |data| data.len());
+        Ok(Followed { path, reader, length, file, head })
     }
 
     /// Returns whether the file holds another trace than before: its beginning is gone.
@@ -174,9 +180,7 @@ impl Follower {
         }
         for path in with_siblings(&[&self.path]) {
             if self.files.iter().all(|file| file.path != path) && path.exists() {
-                let mut file = Followed::open(path)?;
-                file.is_replaced();
-                self.files.push(file);
+                self.files.push(Followed::open(path)?);
             }
         }
         // Until there is a file, each call looks for it.

@@ -365,3 +365,16 @@ pub(crate) fn output_path(
     let found = newfile::output_path(&path, kind, &inputs);
     found.map(PathBuf::into_os_string).map_err(|error| error::of_store(py, &error))
 }
+
+/// Checks that this user can replace or remove what has a path.
+#[pyfunction]
+pub(crate) fn check_replaceable(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    newfile::check_replaceable(&path).map_err(|error| error::of_store(py, &error))
+}
+
+/// Renames a complete file that cannot get the name `target` to another one beside `target`;
+/// returns the name, or `None` if it can have none.
+#[pyfunction]
+pub(crate) fn keep_file(path: PathBuf, target: PathBuf) -> Option<OsString> {
+    newfile::keep_file(&path, &target).map(PathBuf::into_os_string)
+}

@@ -14,17 +14,13 @@
 //!
 //! # Contract
 //! A complete file that cannot get its name is not lost: [`commit`](NewFile::commit) and
-//! [`commit_over`](NewFile::commit_over) give it the first of these names that it can get, and
-//! [`Error::Kept`] says which. It is lost only if its data did not reach the disk, or if the folder
-//! takes no name at all.
-//!
-//! | name               | fails, for example,                          |
-//! |--------------------|----------------------------------------------|
-//! | `NAME.PID.EXT`     | if an earlier result has it                  |
-//! | `NAME.PID.N.EXT`   | in a folder to which files can only be added |
-//! | `.NAME.PID.N.part` | if the file never had this name              |
+//! [`commit_over`](NewFile::commit_over) give it another one (`kept.rs`), and [`Error::Kept`] says
+//! which. It is lost only if its data did not reach the disk, or if the folder takes no name at
+//! all.
 
+mod kept;
 mod output_path;
+mod replaceable;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +36,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+pub use kept::keep_file;
 pub use output_path::{OutputKind, check_together, output_path};
+pub use replaceable::check_replaceable;
 
 use crate::chunk::modified;
 use crate::{Error, Result, traced};
@@ -70,9 +68,6 @@ pub struct NewFile {
     /// Whether data did not reach the disk. A second sync would succeed wrongly.
     is_damaged: bool,
 }
-
-/// The number of names that are tried for a result that cannot get its own.
-const KEPT_NAMES: u32 = 100;
 
 impl NewFile {
     /// Creates a file of `bytes` zero bytes that will be named `target`, and reserves its space on
@@ -196,6 +191,12 @@ impl NewFile {
     }
 
     fn try_over(&mut self, then: &FileState) -> Result<()> {
+        // First the data, which may take minutes, in which another program may make the file.
+        self.sync().map_err(|source| Error::File {
+            action: "write",
+            path: self.target.clone(),
+            source,
+        })?;
         then.check(&self.target)?;
         if then.0.is_some() {
             return self.commit_as(RenameFlags::empty());
@@ -217,13 +218,13 @@ impl NewFile {
         error.kept(kept)
     }
 
-    /// Gives the file the first name of the table of this module that it can get, and returns it.
+    /// Gives the file the first name of the table of `kept.rs` that it can get, and returns it.
     pub(crate) fn try_keep(&mut self) -> Option<PathBuf> {
         let is_named = self.part.is_none() && is_at(&self.file, &self.target);
         if is_named || self.sync().is_err() {
             return None;
         }
-        let kept = kept_under(&self.target, |kept| match &self.part {
+        let kept = kept::kept_under(&self.target, |kept| match &self.part {
             Some(part) => rename_new(part, kept),
             None => Ok(link_as(&self.file, kept)?),
         });
@@ -367,10 +368,20 @@ fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
 /// Renames a file unless the target exists, by links, on file systems that cannot do so by
 /// `rename`.
 fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
-    std::fs::hard_link(part, target)?;
-    // The target has its name, so a part that cannot be removed is not a failure.
-    let _ = std::fs::remove_file(part);
+    match std::fs::hard_link(part, target) {
+        // The target has its name, so a part that cannot be removed is not a failure.
+        Ok(()) => _ = std::fs::remove_file(part),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => rename_over_own(part, target)?,
+    }
     Ok(())
+}
+
+/// Renames a file unless the target exists, on file systems that have no links either: an empty
+/// file keeps the name from all others, and is replaced.
+fn rename_over_own(part: &Path, target: &Path) -> io::Result<()> {
+    File::create_new(target)?;
+    std::fs::rename(part, target).inspect_err(|_| _ = std::fs::remove_file(target))
 }
 
 /// Gives a new file the permissions of the file that it will replace, if there is one. The owner
@@ -422,41 +433,6 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
         return Ok(u64::MAX);
     }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// Gives a result that cannot get the name `target` another one by `name`, which must not replace a
-/// file. Returns the name.
-fn kept_under(target: &Path, name: impl Fn(&Path) -> io::Result<()>) -> Option<PathBuf> {
-    for n in 0..KEPT_NAMES {
-        let kept = kept_name(target, n);
-        match name(&kept) {
-            Ok(()) => return Some(kept),
-            // An earlier result of this process, or of another one of this number.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(_) => return None,
-        }
-    }
-    None
-}
-
-/// Renames a complete file that cannot get the name `target` to another one beside it. Returns the
-/// name.
-pub(crate) fn keep_file(file: &Path, target: &Path) -> Option<PathBuf> {
-    kept_under(target, |kept| rename_new(file, kept))
-}
-
-/// Returns the `n`th name of a result that cannot get the name `target`.
-fn kept_name(target: &Path, n: u32) -> PathBuf {
-    let mut name = target.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    if n > 0 {
-        name.push(format!(".{n}"));
-    }
-    if let Some(ending) = target.extension() {
-        name.push(".");
-        name.push(ending);
-    }
-    name.into()
 }
 
 /// Returns a hidden name next to `target` that no other process and no other output of this process

@@ -8,12 +8,12 @@ import math
 import operator
 import os
 import shutil
-import stat
 import tempfile
 import time
 
 import numpy as np
 
+from . import _syncline
 from ._errors import ArgumentError, FileError
 from ._sizes import allowed, told_size
 from ._windows import bounded_cache, check_chunks, window_bytes, windows
@@ -98,22 +98,9 @@ class Stage:
         can be had there, the file stays where it is.
         """
         folder = os.path.dirname(path)
-        for n in range(1000):
-            number = f"{os.getpid()}.{n}" if n else os.getpid()
-            kept = os.path.join(os.path.dirname(folder), f"{name}.{number}.npy")
-            try:
-                # No other process has the name then.
-                os.close(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-            except FileExistsError:
-                continue
-            except OSError:
-                break
-            try:
-                os.replace(path, kept)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.remove(kept)
-                break
+        target = os.path.join(os.path.dirname(folder), name)
+        kept = _syncline.keep_file(path, target if name.endswith(".npy") else f"{target}.npy")
+        if kept is not None:
             return kept
         self._left.add(folder)
         # A later process removes only folders with this file.
@@ -248,41 +235,6 @@ def _write(file, values, at):
         # In parts, between which signals are handled.
         done = os.pwrite(file, values[: 8 << 20], at)
         values, at = values[done:], at + done
-
-
-def obstacle(path):
-    """Return why this user cannot replace what has a path; `None` if there is no reason.
-
-    In a sticky folder, such as ``/tmp``, a file can be replaced by its owner and that of the folder
-    only. A folder is moved and removed, so all folders inside it must be writable.
-    """
-    with told("look at", path), contextlib.suppress(FileNotFoundError):
-        if os.path.ismount(path):
-            return "another file system is mounted there"
-        if _is_stuck(os.stat(folder_of(path)), os.lstat(path)):
-            return "it belongs to another user, and its folder is sticky"
-        if os.path.islink(path) or not os.path.isdir(path):
-            return None
-        for folder, names, files in os.walk(path):
-            found = os.stat(folder)
-            if not _may(folder, os.R_OK | os.W_OK | os.X_OK):
-                return f"{folder} may not be written to"
-            for name in (*names, *files) if found.st_mode & stat.S_ISVTX else ():
-                inner = os.path.join(folder, name)
-                if _is_stuck(found, os.lstat(inner)):
-                    return f"{inner} belongs to another user, and its folder is sticky"
-    return None
-
-
-def _is_stuck(folder, entry):
-    """Return whether the mode of a folder keeps this user from renaming an entry."""
-    user = os.geteuid()
-    is_sticky = folder.st_mode & stat.S_ISVTX
-    return bool(user and is_sticky) and user not in (folder.st_uid, entry.st_uid)
-
-
-def _may(path, mode):
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _remove_left(home):

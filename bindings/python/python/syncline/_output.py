@@ -19,7 +19,7 @@ import numpy as np
 from . import _geotiff, _syncline
 from ._arrays import dimensions_of, is_data_array
 from ._errors import ArgumentError, FileError, MemoryBoundError, OutputError
-from ._files import folder_of, obstacle, package, told
+from ._files import folder_of, package, told
 from ._meaning import NODATA, in_zarr
 from ._sizes import whole
 from ._sources import ZARR
@@ -162,11 +162,8 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         if self._is_folder and _is_foreign(self.target):
             raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
-        beside = _geotiff.beside(self.target) if self.suffix in (".tif", ".tiff") else ()
-        for path in (self.target, *beside) if os.path.lexists(self.target) else beside:
-            why = obstacle(path)
-            if why is not None:
-                raise OutputError(f"{path} cannot be replaced: {why}")
+        for path in _geotiff.beside(self.target) if self.suffix in (".tif", ".tiff") else ():
+            _syncline.check_replaceable(path)
         self.npy = self._stage.file()
 
     @property

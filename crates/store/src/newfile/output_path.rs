@@ -14,30 +14,25 @@
 //! | a folder that holds an input, or lies in one | error                                     |
 //! | a file of another kind, a device, a socket   | error                                     |
 //! | a name of over 200 bytes                     | error: temporary names are made of it     |
-//! | a file of another user in a sticky folder    | error, unless this user is root           |
-//! | an immutable file, or one that only grows    | error                                     |
-//! | a file in a folder that keeps all its names  | error                                     |
-//!
-//! The last three could be written, but not be replaced at the end. A folder is sticky by the mode
-//! bit that `/tmp` has, and its owner may replace all files in it. `chattr` sets the other
-//! attributes.
+//! | a file with a `/` or `/.` at its end         | error: a folder is named so               |
+//! | what cannot be replaced at the end           | error: see [`check_replaceable`]          |
 //!
 //! Several outputs of one computation get their names together, so each is a file of its own, and
 //! all are in one folder ([`check_together`]).
 //!
 //! # Costs
-//! A few calls of the system for each input.
+//! A few calls of the system for each input, and those of [`check_replaceable`].
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, access, statx};
-use rustix::process::geteuid;
+use rustix::fs::{Access, access};
 
-use super::folder;
+use super::{check_replaceable, folder};
 use crate::{Error, Result};
 
 /// The length of the longest name of an output, in bytes.
@@ -78,6 +73,10 @@ pub enum OutputKind {
 pub fn output_path(path: &Path, kind: OutputKind, inputs: &[PathBuf]) -> Result<PathBuf> {
     let refuse = |why: String| Error::Output { path: path.to_owned(), why };
     let cannot = |error: io::Error| refuse(format!("cannot be written: {error}"));
+    let ends = |end: &str| path.as_os_str().as_bytes().ends_with(end.as_bytes());
+    if kind == OutputKind::File && (ends("/") || ends("/.")) {
+        return Err(refuse("is the name of a folder, not of a file".to_owned()));
+    }
     let found = match fs::metadata(path) {
         Ok(found) => Some(found),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -94,22 +93,26 @@ pub fn output_path(path: &Path, kind: OutputKind, inputs: &[PathBuf]) -> Result<
         false => path.to_owned(),
     };
     check_folder(&target).map_err(refuse)?;
-    if let Some(found) = &found {
-        check_replaceable(&target, found).map_err(refuse)?;
-    }
     for input in inputs {
         check_input(&target, found.as_ref(), input).map_err(refuse)?;
     }
-    match (kind, found) {
-        (OutputKind::File, Some(found)) if found.is_dir() => Err(refuse("is a directory".into())),
+    match (kind, &found) {
+        (OutputKind::File, Some(found)) if found.is_dir() => {
+            return Err(refuse("is a directory".into()));
+        }
         (OutputKind::File, Some(found)) if !found.is_file() => {
-            Err(refuse("is no regular file".into()))
+            return Err(refuse("is no regular file".into()));
         }
         (OutputKind::Folder, Some(found)) if !found.is_dir() => {
-            Err(refuse("is no directory".into()))
+            return Err(refuse("is no directory".into()));
         }
-        _ => Ok(target),
+        _ => {}
     }
+    check_replaceable(&target).map_err(|error| match error {
+        Error::Output { why, .. } => refuse(why),
+        other => other,
+    })?;
+    Ok(target)
 }
 
 /// Checks that a file can be created at a path: its folder exists and may be written to, and the
@@ -130,41 +133,6 @@ fn check_folder(path: &Path) -> Result<(), String> {
         let error = io::Error::from(error);
         format!("cannot be written: its folder {}: {error}", folder.display())
     })
-}
-
-/// Checks that the last step can replace what is at the path.
-fn check_replaceable(path: &Path, found: &Metadata) -> Result<(), String> {
-    let folder = folder(path);
-    let refuse = |why: String| Err(format!("cannot be replaced: {why}"));
-    let of_folder =
-        fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let owners = (of_folder.uid(), found.uid());
-    if is_kept_for_its_owner(of_folder.mode(), owners, geteuid().as_raw()) {
-        let folder = folder.display();
-        return refuse(format!("it belongs to another user, and its folder {folder} is sticky"));
-    }
-    let fixed = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
-    if has_attribute(path, fixed) {
-        return refuse("it is immutable or append-only (chattr)".to_owned());
-    }
-    if has_attribute(folder, fixed) {
-        let folder = folder.display();
-        return refuse(format!("its folder {folder} is immutable or append-only (chattr)"));
-    }
-    Ok(())
-}
-
-/// Returns whether a folder of this mode lets `user` not rename or remove a file. `owners` are
-/// those of the folder and of the file.
-const fn is_kept_for_its_owner(mode: u32, owners: (u32, u32), user: u32) -> bool {
-    const STICKY: u32 = 0o1000;
-    mode & STICKY != 0 && user != 0 && user != owners.0 && user != owners.1
-}
-
-/// Returns whether a file or folder is known to have one of these attributes.
-fn has_attribute(path: &Path, attributes: StatxAttributes) -> bool {
-    statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
-        .is_ok_and(|found| found.stx_attributes.intersects(attributes))
 }
 
 /// Checks that the outputs of one computation can get their names together: all are in one folder,
@@ -299,6 +267,8 @@ mod tests {
             ("u.npy/new", OutputKind::File, "cannot be written"),
             ("absent/new.npy", OutputKind::File, "there is no folder"),
             (&long, OutputKind::File, "a name of 201 bytes"),
+            ("new.npy/", OutputKind::File, "is the name of a folder"),
+            ("new.npy/.", OutputKind::File, "is the name of a folder"),
         ] {
             let why = refused(&at(name), kind, &inputs);
             assert!(why.contains(told), "{name}: {why}");
@@ -321,21 +291,6 @@ mod tests {
         ] {
             let error = check_together(&names.map(at)).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_sticky_folder_keeps_files_of_other_users() {
-        let (sticky, plain, mine, other, root) = (0o1777, 0o777, 1000, 1001, 0);
-        for (mode, owners, user, is_kept) in [
-            (sticky, (root, other), mine, true),
-            (sticky, (other, root), mine, true),
-            (sticky, (root, mine), mine, false),
-            (sticky, (mine, other), mine, false),
-            (sticky, (other, other), root, false),
-            (plain, (root, other), mine, false),
-        ] {
-            assert_eq!(is_kept_for_its_owner(mode, owners, user), is_kept, "{owners:?} {user}");
         }
     }
 

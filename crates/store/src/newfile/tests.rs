@@ -33,14 +33,21 @@ fn the_target_is_replaced_only_at_commit() {
 
 #[test]
 fn where_renaming_knows_no_flags() {
-    let folder = tempfile::tempdir().unwrap();
-    let (part, target) = (folder.path().join("part"), folder.path().join("target"));
-    std::fs::write(&part, b"new").unwrap();
-    rename_by_link(&part, &target).unwrap();
-    assert!(!part.exists() && std::fs::read(&target).unwrap() == b"new");
-    std::fs::write(&part, b"newer").unwrap();
-    assert_eq!(rename_by_link(&part, &target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-    assert!(part.exists() && std::fs::read(&target).unwrap() == b"new");
+    for rename in [rename_by_link, rename_over_own] {
+        let folder = tempfile::tempdir().unwrap();
+        let (part, target) = (folder.path().join("part"), folder.path().join("target"));
+        std::fs::write(&part, b"new").unwrap();
+        rename(&part, &target).unwrap();
+        assert!(!part.exists() && std::fs::read(&target).unwrap() == b"new");
+        std::fs::write(&part, b"newer").unwrap();
+        assert_eq!(rename(&part, &target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(part.exists() && std::fs::read(&target).unwrap() == b"new");
+        // Nothing remains of a part that cannot be renamed.
+        std::fs::remove_file(&part).unwrap();
+        std::fs::remove_file(&target).unwrap();
+        assert_eq!(rename(&part, &target).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!target.exists());
+    }
 }
 
 #[test]

@@ -112,8 +112,9 @@ pub fn degree(chain: &Chain, seed: u64, runner: &mut Runner<'_>) -> usize {
 /// Returns the degrees of the closures of chains that have no component in common: all those of the
 /// greatest dimension of the zeros of `equations` at which no inequation vanishes. The
 /// sections are those of the system, whose polynomials are often much smaller than the chains';
-/// each point belongs to the chain whose members vanish there. Returns `None` if a section has no
-/// basis, as an infinite one, or if no two draws agree.
+/// each point belongs to the first chain whose members vanish there and whose initials do not.
+/// Where an initial vanishes as well, the point may be that of another component. Returns `None` if
+/// a section has no basis, as an infinite one, or if no two draws agree.
 pub(crate) fn shared_degrees(
     equations: &[Poly],
     inequations: &[Poly],
@@ -147,6 +148,7 @@ pub(crate) fn shared_degrees(
                 for part in parts {
                     inside.extend(part.inside);
                     points.extend(part.outside);
+                    points.extend(part.boundary);
                 }
                 on_it = inside;
             }

@@ -541,7 +541,8 @@ where
     /// that was handed the task and has not begun it is killed when it begins it. A task that ends
     /// meanwhile keeps its result.
     ///
-    /// Members of a team and workers that steal are not killed: what they were given runs on.
+    /// Members of a team are not killed: what they were given runs on. Neither are workers that
+    /// steal: what they have begun runs on.
     pub fn kill(&mut self, id: TaskId) {
         self.manager.kill_task(id.0);
     }

@@ -57,8 +57,17 @@ pub(crate) struct Job<T> {
     handed: bool,
     /// Whether it is to end without a result: see [`Manager::kill_task`].
     unwanted: bool,
+    /// Whether its worker has no other task meanwhile: see [`Manager::garbled`].
+    alone: bool,
     /// For a child: the worker whose task forked it, and the number that the worker gave it.
     child: Option<(Vpid, u64)>,
+}
+
+impl<T> Job<T> {
+    fn new(task: T, priority: i32, cost: f64, child: Option<(Vpid, u64)>) -> Job<T> {
+        let (tries, handed, unwanted, alone) = (0, false, false, false);
+        Job { task, priority, cost, tries, handed, unwanted, alone, child }
+    }
 }
 
 /// The manager's state of a worker.
@@ -244,9 +253,7 @@ where
         self.progress.submitted += 1;
         let Task { input, priority, cost } = task;
         self.ready.push(id, priority, cost);
-        let (tries, handed, unwanted, child) = (0, false, false, None);
-        let job = Job { task: input, priority, cost, tries, handed, unwanted, child };
-        self.roots.push_back(Some(job));
+        self.roots.push_back(Some(Job::new(input, priority, cost, None)));
         id
     }
 
@@ -330,7 +337,7 @@ where
 
     /// Takes a task back that no worker has.
     pub(crate) fn take_back(&mut self, id: Id) -> bool {
-        let may_go = self.job(id).is_some_and(|job| !job.handed) && self.steal_manager.is_none();
+        let may_go = self.job(id).is_some_and(|job| !job.handed) && self.unoffer(id);
         if may_go {
             self.end(id, Err(TaskError::Forked));
             // Its outcome is the last one.
@@ -448,6 +455,12 @@ where
     }
 
     fn report(&mut self, vpid: Vpid, report: WorkerReport<T, R>) {
+        // After one that was lost, it is not known whose results it has sent.
+        let is_garbled =
+            |worker: &mut WorkerState| matches!(worker.killed, Some(TaskError::Garbled { .. }));
+        if self.worker_mut(vpid).is_some_and(is_garbled) {
+            return;
+        }
         match report {
             WorkerReport::Done { results, nanos } => self.done(vpid, results, nanos),
             WorkerReport::Fork { number, task } => self.fork(vpid, number, task),

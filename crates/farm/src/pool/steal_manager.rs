@@ -116,6 +116,22 @@ where
         }
     }
 
+    /// Takes an offered task back; returns whether no worker has begun it. A task that is not
+    /// offered has not begun.
+    pub(crate) fn unoffer(&mut self, id: Id) -> bool {
+        let Some(StealManager { seat, offered }) = &mut self.steal_manager else { return true };
+        let Some(at) = offered.iter().position(|(_, other)| *other == id) else { return true };
+        let (offer, _) = offered.swap_remove(at);
+        match seat.table().take_back(offer, 0) {
+            Ok(last) => seat.free(last),
+            Err(begun) => {
+                offered.push((begun, id));
+                return false;
+            }
+        }
+        true
+    }
+
     /// Fails the offered tasks that no worker has begun: there is no worker for them.
     pub(crate) fn withdraw(&mut self, why: &str) {
         let Some(StealManager { seat, offered }) = &mut self.steal_manager else { return };

@@ -26,6 +26,8 @@ pub(crate) enum Work {
     Hang,
     /// Runs until a file of that name exists.
     Until(PathBuf),
+    /// Makes the first file, and runs until the second one exists.
+    Meet(PathBuf, PathBuf),
     /// Returns its start and end on the clock that all processes share.
     When(u64),
     Pid,
@@ -50,6 +52,10 @@ fn do_it(work: Work) -> Vec<u64> {
         Work::Hang => loop {
             std::thread::sleep(Duration::from_secs(1));
         },
+        Work::Meet(here, there) => {
+            std::fs::write(here, "").unwrap();
+            do_it(Work::Until(there))
+        }
         Work::Until(file) => {
             while !file.exists() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -79,6 +85,12 @@ fn forks() {
         tree.sum(forks)
     })
     .unwrap();
+}
+
+/// Not a test: a worker whose tasks could fork others.
+#[test]
+fn works_and_steals() {
+    serve_forks(|work, _: &mut Forks<'_, Work, Vec<u64>>| do_it(work)).unwrap();
 }
 
 fn builder(workers: usize) -> PoolBuilder {
@@ -491,5 +503,62 @@ fn a_task_that_is_killed_ends_whatever_it_does() {
             std::iter::from_fn(|| pool.next()).map(|done| (done.id, done.result)).collect();
         assert_eq!((&results[&waits], &results[&next]), (&Ok(vec![1]), &killed()), "{batch}");
         std::fs::remove_file(&go).unwrap();
+    }
+}
+
+#[test]
+fn a_task_that_no_worker_has_stolen_is_killed_or_withdrawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, go) = (folder.path().join("here"), folder.path().join("go"));
+    let program = program_of("pool::works_and_steals");
+    let builder = PoolBuilder::new(1).program(program).stealing();
+    let mut pool = builder.start::<Work, Vec<u64>>().unwrap();
+    let meets = pool.submit(Work::Meet(here.clone(), go.clone()));
+    while !here.exists() {
+        pool.look();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // They would end the worker.
+    let others: Vec<_> = (0..4).map(|_| pool.submit(Work::Exit(3))).collect();
+    pool.look();
+    assert!(pool.withdraw(others[1]));
+    [others[0], others[2], others[3], meets].iter().for_each(|id| pool.kill(*id));
+    assert!(!pool.withdraw(meets));
+    std::fs::write(&go, "").unwrap();
+    let results: HashMap<_, _> =
+        std::iter::from_fn(|| pool.next()).map(|done| (done.id, done.result)).collect();
+    assert_eq!((results.len(), &results[&meets]), (4, &Ok(vec![1])));
+    assert!(results.values().filter(|result| **result == Err(TaskError::Killed)).count() == 3);
+    assert_eq!(pool.progress().lost, 0);
+}
+
+/// Not 13 squared: that is garbled.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[serde(try_from = "Vec<u64>")]
+struct Lucky(Vec<u64>);
+
+impl TryFrom<Vec<u64>> for Lucky {
+    type Error = &'static str;
+
+    fn try_from(numbers: Vec<u64>) -> Result<Lucky, Self::Error> {
+        if numbers == [169] { Err("unlucky") } else { Ok(Lucky(numbers)) }
+    }
+}
+
+#[test]
+fn only_the_task_whose_result_is_garbled_fails() {
+    for (batch, retries) in [(1, 0), (6, 0), (50, 0), (6, 2)] {
+        let builder = builder(2).batch(batch).retries(retries);
+        let mut pool = builder.start::<Work, Lucky>().unwrap();
+        for number in 0..50 {
+            pool.submit(Work::Square(number));
+        }
+        for Outcome { id, result } in std::iter::from_fn(|| pool.next()) {
+            let number = id.number();
+            match number {
+                13 => assert!(matches!(result, Err(TaskError::Garbled { .. })), "{result:?}"),
+                _ => assert_eq!(result, Ok(Lucky(vec![number * number])), "batches of {batch}"),
+            }
+        }
     }
 }

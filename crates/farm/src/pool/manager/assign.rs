@@ -49,7 +49,12 @@ where
                     Err(_) => (), // the existing workers continue, and a later start may succeed
                 }
             }
-            let room = |worker: &WorkerState| worker.batches.len() < BATCHES && !worker.ending;
+            let is_alone = |id: &Id| self.job(*id).is_some_and(|job| job.alone);
+            let room = |worker: &WorkerState| {
+                worker.batches.len() < BATCHES
+                    && !worker.ending
+                    && !worker.tasks.front().is_some_and(is_alone)
+            };
             match self.workers.iter().position(room).filter(|_| self.goes_ahead()) {
                 Some(at) if self.give(at) => (),
                 _ => return,
@@ -82,15 +87,22 @@ where
 
     /// Hands a worker its next tasks; returns whether there was room for them.
     fn give(&mut self, at: usize) -> bool {
-        let (batch, mut ids) = (self.batch(), Vec::new());
+        let (mut batch, mut ids) = (self.batch(), Vec::new());
+        let has_tasks = !self.workers[at].tasks.is_empty();
         while ids.len() < batch
             && let Some(id) = self.ready.pop()
         {
             // A child whose parent has ended, or has taken it back, does not exist any more.
-            if let Some(job) = self.job_mut(id) {
-                job.handed = true;
-                ids.push(id);
+            let Some(job) = self.job_mut(id) else { continue };
+            if job.alone {
+                if has_tasks || !ids.is_empty() {
+                    self.again(id);
+                    return !ids.is_empty() && self.send(at, &ids);
+                }
+                batch = 1;
             }
+            job.handed = true;
+            ids.push(id);
         }
         ids.is_empty() || self.send(at, &ids)
     }

@@ -53,7 +53,12 @@ where
         let can_kill = self.steal_manager.is_none() && self.team.is_none();
         match self.job_mut(id) {
             None => (),
-            Some(job) if !job.handed => self.end(id, Err(TaskError::Killed)),
+            Some(job) if !job.handed => {
+                // A worker that steals may have begun it.
+                if self.unoffer(id) {
+                    self.end(id, Err(TaskError::Killed));
+                }
+            }
             Some(job) if can_kill => {
                 job.unwanted = true;
                 self.unwanted.push(id);
@@ -81,7 +86,8 @@ where
         self.unwanted = unwanted;
     }
 
-    /// Kills a worker that has sent something invalid.
+    /// Kills a worker that has sent something invalid. Which of the tasks that it has begun is at
+    /// fault is not known if there are several: each of them runs again, alone.
     pub(super) fn garbled(&mut self, vpid: Vpid, why: String) {
         self.kill(vpid, TaskError::Garbled { why });
     }
@@ -124,10 +130,17 @@ where
         // The task for which it was killed may have ended at the last moment: then no task is at
         // fault.
         let moved_on = worker.killed.is_some() && begun > worker.killed_at;
+        let several = at > 1 && matches!(worker.killed, Some(TaskError::Garbled { .. }));
         for (place, &id) in worker.tasks.iter().enumerate().rev() {
+            if several
+                && place < at
+                && let Some(job) = self.job_mut(id)
+            {
+                job.alone = true;
+            }
             if self.job(id).is_some_and(|job| job.unwanted) {
                 self.end(id, Err(TaskError::Killed));
-            } else if place + 1 == at && !moved_on {
+            } else if place + 1 == at && !moved_on && !several {
                 self.tried(id, &end, worker.killed.as_ref());
             } else {
                 self.again(id);

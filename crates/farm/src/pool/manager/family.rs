@@ -21,10 +21,7 @@ where
         let parent = self.worker_mut(vpid).and_then(|worker| worker.tasks.front().copied());
         let priority = parent.and_then(|parent| self.job(parent)).map_or(0, |job| job.priority);
         let child = Some((vpid, number));
-        self.children.insert(
-            id,
-            Job { task, priority, cost: 0.0, tries: 0, handed: false, unwanted: false, child },
-        );
+        self.children.insert(id, Job::new(task, priority, 0.0, child));
         self.forked.insert((vpid, number), id);
         self.ready.push_child(id, priority);
     }

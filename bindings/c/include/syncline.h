@@ -2704,8 +2704,9 @@ syncline_status syncline_team_run_shrinking(syncline_team_function function, voi
  * themselves, one at a time, if all processes are on one host, and not otherwise.
  *
  * A shim for the program's MPI is required: the first program under an MPI builds it, if the MPI's
- * `mpicc` is on the path; `syncline mpi build` builds it beforehand. The results are those of
- * `syncline_team_run`.
+ * `mpicc` is on the path; `syncline mpi build` builds it beforehand. A process that has none fails
+ * before it calls MPI, and the others wait for it: where hosts may differ, each process tries with
+ * `MPI_COMM_SELF` first, as `pmpi.c` does. The results are those of `syncline_team_run`.
  *
  * # Safety
  * The conditions of `syncline_team_run` apply. `communicator` must be the handle of a communicator

@@ -61,9 +61,28 @@ static int stay(syncline_member *me, void *nothing)
     return 0;
 }
 
+/* The function of a team that only shows that this process can have one. */
+static int leave(syncline_member *me, void *nothing)
+{
+    (void)me;
+    (void)nothing;
+    return 0;
+}
+
 static void run(void)
 {
     ended = syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, stay, NULL);
+}
+
+/* Returns whether all processes can have a team. Collective. The first one that cannot says why, as
+ * others fail alike. */
+static int all_can(int mine, int rank)
+{
+    int without = mine ? INT_MAX : rank, teller = 0;
+    PMPI_Allreduce(&without, &teller, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (rank == teller)
+        fprintf(stderr, "syncline: rank %d: MPI_Barrier stays MPI's own: %s\n", rank, syncline_last_failure()->message);
+    return teller == INT_MAX;
 }
 
 /* Starts the team, or leaves the barrier to MPI. Collective. */
@@ -83,6 +102,12 @@ static void begin(void)
             munmap(stack, STACK);
         return;
     }
+    /* Alone first: a process that has no shim cannot tell the others once they wait for it. */
+    mine = syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_SELF), NULL, leave, NULL) == SYNCLINE_STATUS_OK;
+    if (!all_can(mine, rank)) {
+        munmap(stack, STACK);
+        return;
+    }
     getcontext(&side);
     side.uc_stack.ss_sp = stack;
     side.uc_stack.ss_size = STACK;
@@ -91,19 +116,10 @@ static void begin(void)
     swapcontext(&program, &side);
     /* A team that fails in one process fails in all, or the others would wait; agree on the result.
      */
-    mine = member != NULL;
-    PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (all) {
+    if (all_can(member != NULL, rank))
         state = TAKEN;
-        return;
-    }
-    /* The first rank without a team says why, as others fail alike. */
-    int without = member ? INT_MAX : rank, teller = 0;
-    PMPI_Allreduce(&without, &teller, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (member)
+    else if (member)
         swapcontext(&program, &side);
-    else if (rank == teller)
-        fprintf(stderr, "syncline: rank %d: MPI_Barrier stays MPI's own: %s\n", rank, syncline_last_failure()->message);
 }
 
 int MPI_Barrier(MPI_Comm communicator)

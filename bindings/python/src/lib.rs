@@ -45,9 +45,7 @@ mod _syncline {
     #[pymodule_export]
     use crate::serve::serve;
     #[pymodule_export]
-    use crate::sweep::{
-        available_memory, check_replaceable, keep_file, output_path, plan, sweep,
-    };
+    use crate::sweep::{available_memory, check_replaceable, keep_file, output_path, plan, sweep};
     #[pymodule_export]
     use crate::work::Lent;
 }

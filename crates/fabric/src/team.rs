@@ -171,6 +171,9 @@ impl Team {
     /// With several members in a process, waits on one host do not drive MPI at that level, and the
     /// members may call it in turns.
     ///
+    /// A process that has no shim for its MPI fails before it calls MPI, and the others wait for
+    /// it. Where hosts may differ, each process tries with `MPI_COMM_SELF` first.
+    ///
     /// # Safety
     /// `communicator` must be the handle of a communicator of this process, in the MPI that this
     /// program has loaded.

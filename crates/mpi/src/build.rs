@@ -45,8 +45,9 @@ const TEMPORARY: [&str; 2] = [BUILDS, FIRST];
 const BUILDS: &str = ".build-";
 /// The beginning of the name of a temporary folder of a first use.
 pub(crate) const FIRST: &str = ".first-";
-/// The age below which a folder without a lock is kept: its builder may be about to lock it.
-const NEW: Duration = Duration::from_secs(1);
+/// The age below which a folder is kept: its builder may be about to lock it, or lives on another
+/// host, where some file systems do not show its lock.
+const NEW: Duration = Duration::from_secs(3600);
 
 /// The shell's command that becomes the compiler.
 const GATE: &str = "read -r line && exec \"$0\" \"$@\" </dev/null";

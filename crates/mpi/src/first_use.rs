@@ -24,17 +24,17 @@
 use std::env;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::build::{FIRST, Work, build_within, compilers};
 use crate::error::{MpiError, Result};
+use crate::launched::own_launcher;
 use crate::shim::{Shim, VARIABLE, Wanted, folders, home};
 
 /// The longest time for which a process waits for a shim that is built.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The part of [`PATIENCE`] after which compilers are killed.
+/// The part of [`PATIENCE`] after which compilers are killed; but they have the rest at least.
 const COMPILERS: f64 = 11.0 / 12.0;
 /// The time between two looks at the lock.
 const LOOK: Duration = Duration::from_millis(10);
@@ -145,6 +145,8 @@ fn built(
     let mut failed = Vec::new();
     for mpicc in wanted.sorted(compilers) {
         let left = patience.mul_f64(COMPILERS).saturating_sub(start.elapsed());
+        // A process of another launcher may have had the lock for most of the time.
+        let left = left.max(patience.mul_f64(1.0 - COMPILERS));
         let shim = match build_within(mpicc.as_os_str(), work.path(), Some(left)) {
             Ok(built) => built.shim,
             Err(MpiError::Io { what, path, source }) => return Err(io(what, &path, source)),
@@ -175,6 +177,10 @@ fn built(
         // A closed standard error is not an error.
         let _ = std::io::stderr().write_all(line.as_bytes());
         return Ok(Shim::read(&path).map_err(text)?);
+    }
+    // A process that the lock does not keep out, on another host, may have built it.
+    if let Ok(shim) = wanted.choose(folders) {
+        return Ok(shim);
     }
     let why = failed.join("; ");
     lock.note(&why);
@@ -218,7 +224,8 @@ impl Lock {
     }
 
     fn of_this_launcher() -> String {
-        format!("launcher {}: ", parent_id())
+        let host = rustix::system::uname();
+        format!("launcher {} on {}: ", own_launcher(), host.nodename().to_string_lossy())
     }
 }
 

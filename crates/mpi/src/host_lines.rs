@@ -3,14 +3,14 @@
 //! The ranks of a host are children of one process of the launcher. A rank that is to print a line
 //! binds a socket whose abstract name contains the number of that process. The rank that has bound
 //! it prints. It keeps the socket for a moment, so that ranks that fail a little later find it.
-//! A rank that comes later than that prints as well: a line is printed twice rather than never.
+//! The others wait as well, as some launchers kill all ranks when the first one has ended. A rank
+//! that comes later than that prints again: a line is printed twice rather than never.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::os::unix::process::parent_id;
 use std::time::Duration;
 
-use crate::launched::launched;
+use crate::launched::{launched, own_launcher};
 
 /// The time for which a rank waits for others that fail alike.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -21,7 +21,7 @@ pub fn say_once(print: impl FnOnce()) {
     if launched().is_none_or(|launched| launched.size == Some(1)) {
         return print();
     }
-    say_once_as(&format!("syncline-said-{}", parent_id()), MOMENT, print);
+    say_once_as(&format!("syncline-said-{}", own_launcher()), MOMENT, print);
 }
 
 fn say_once_as(name: &str, moment: Duration, print: impl FnOnce()) {
@@ -31,7 +31,7 @@ fn say_once_as(name: &str, moment: Duration, print: impl FnOnce()) {
             print();
             std::thread::sleep(moment);
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => (),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => std::thread::sleep(moment),
         Err(_) => print(),
     }
 }

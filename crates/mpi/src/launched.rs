@@ -49,6 +49,14 @@ pub fn launched() -> Option<Launched> {
     read(|name| std::env::var(name).ok())
 }
 
+/// Returns a name of the process that started this one, which no other process of the host has:
+/// the user, the namespace of process numbers, and the number.
+pub(crate) fn own_launcher() -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{user}-{}-{}", namespace.display(), std::os::unix::process::parent_id())
+}
+
 fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
     let has = |name: &str| variable(name).is_some();

@@ -6,6 +6,7 @@
 pub use crate::family::{Family, Version};
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -87,14 +88,24 @@ pub fn home() -> Option<PathBuf> {
     Some(data?.join("syncline/mpi"))
 }
 
-/// Returns the folders that are searched for shims: the user's own, then the one beside the
-/// program.
+/// Returns the folders that are searched for shims: the user's own, then `../lib/syncline/mpi`
+/// beside the program. The latter is left out if another user could have put a file there, as into
+/// `/tmp/lib` for a program in `/tmp/me`.
 #[must_use]
 pub fn folders() -> Vec<PathBuf> {
-    let beside = env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.parent()?.join("lib/syncline/mpi")));
+    let beside = env::current_exe().ok().and_then(|exe| {
+        let folder = exe.parent()?.parent()?.join("lib/syncline/mpi");
+        let (program, there) = (fs::metadata(exe).ok()?, fs::metadata(&folder).ok()?);
+        is_trusted(program.uid(), (there.uid(), there.mode())).then_some(folder)
+    });
     home().into_iter().chain(beside).collect()
+}
+
+/// Returns whether a folder with this owner and mode holds only files of users whose programs run
+/// here: root, this user, and the owner of the program itself.
+fn is_trusted(program: u32, (owner, mode): (u32, u32)) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    mode & 0o002 == 0 && [0, user, program].contains(&owner)
 }
 
 /// Returns each file of the folders that ends with `.so`, with its identification or the reason why
@@ -223,6 +234,22 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_to_which_others_may_write_holds_no_shims() {
+        let user = rustix::process::geteuid().as_raw();
+        let (other, program) = (user + 1, user + 2);
+        for (owner, mode, is_trusted) in [
+            (user, 0o755, true),
+            (0, 0o755, true),
+            (program, 0o775, true),
+            (other, 0o755, false),
+            (user, 0o777, false),
+            (0, 0o1777, false),
+        ] {
+            assert_eq!(super::is_trusted(program, (owner, mode)), is_trusted, "{owner} {mode:o}");
+        }
+    }
 
     fn write(folder: &Path, name: &str, mark: &str) -> PathBuf {
         let path = folder.join(name);

@@ -138,6 +138,25 @@ fn a_wait_on_one_host_takes_part_in_mpi() {
     sites().for_each(|site| a_wait_takes_part_in_mpi(&site, "2", "9", "0"));
 }
 
+/// The last process has no shim.
+#[test]
+fn a_process_without_a_shim_leaves_the_barrier_of_all_to_mpi() {
+    for site in sites() {
+        let library = [&STRICT[..], &["-O2", "-shared", "-fPIC"]].concat();
+        let preload = site.compile("pmpi/pmpi.c", true, &library);
+        let foreign = site.compile("tests/mpi/foreign.c", false, &STRICT);
+        let script = "[ \"${PMI_RANK:-$OMPI_COMM_WORLD_RANK}\" = 0 ] || export SYNCLINE_MPI=/nowhere\n\
+                      exec \"$@\"";
+        let mut command = site.run("sh".as_ref(), "2", "9", Some(&preload));
+        let Output { status, stdout, stderr } =
+            output(command.args(["-c", script, "sh"]).arg(&foreign).arg("0"));
+        let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success(), "{}: {wrong}", site.mpi.launcher);
+        assert_eq!(said, "0 of 200 barriers were left too early\n", "{wrong}");
+        assert!(wrong.contains("rank 1: MPI_Barrier stays MPI's own: "), "{wrong}");
+    }
+}
+
 #[test]
 #[ignore = "full: one host and one thread level are tried in any case"]
 fn a_wait_takes_part_in_mpi_at_each_thread_level() {

@@ -36,10 +36,7 @@ pub fn keep_file(file: &Path, target: &Path) -> Option<PathBuf> {
 
 /// Gives a result that cannot get the name `target` another one by `name`, which must not replace a
 /// file. Returns the name.
-pub(super) fn kept_under(
-    target: &Path,
-    name: impl Fn(&Path) -> io::Result<()>,
-) -> Option<PathBuf> {
+pub(super) fn kept_under(target: &Path, name: impl Fn(&Path) -> io::Result<()>) -> Option<PathBuf> {
     for n in 0..NAMES {
         let kept = kept_name(target, n);
         match name(&kept) {

@@ -144,9 +144,12 @@ fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
 
 /// Runs the command and prints its result.
 fn dispatch(args: Args) -> Result<()> {
-    // Before signals are caught: the program that this command executes must not inherit that.
-    if let Command::Farm(FarmCommand::Bound(args)) = &args.command {
-        return farm::bound(args);
+    // Before signals are caught: the first executes a program, which must not inherit that, and the
+    // second catches them itself.
+    match &args.command {
+        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(args),
+        Command::Launch(args) => return launch::launch(args),
+        _ => (),
     }
     let signals = Signals::catch(looks_at_signals(&args.command))?;
     let text = match args.command {

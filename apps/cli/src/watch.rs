@@ -12,9 +12,11 @@
 //! end ([`attend`]).
 //!
 //! Where nothing looks at signals, they have their default action, as the command could not end
-//! otherwise. That is so in commands that do not look at them, and while a process of a team joins
-//! the others ([`Signals::while_joining`]): it waits in MPI's initialisation, or for a compiler.
-//! Nothing is written by then, except a trace.
+//! otherwise. That is so in commands that do not look at them, and in a process of a team outside
+//! of its members' functions ([`Signals::while_joining`]): before them it waits in MPI's
+//! initialisation, or for a compiler, and after them for the other processes. Outputs have their
+//! names then, or will never have them. A signal that is ignored stays ignored, such as SIGINT of
+//! what a shell script has started by `&`.
 
 use std::fmt;
 use std::io;
@@ -49,6 +51,8 @@ pub(crate) struct Signals {
     /// Whether nothing looks at `caught`, so that a signal has its default action.
     unattended: Arc<AtomicBool>,
     asked: Arc<AtomicBool>,
+    /// The number of members of this process whose functions run.
+    members: Mutex<usize>,
     lines: Mutex<Lines>,
 }
 
@@ -71,13 +75,13 @@ impl Lines {
 }
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on. If nothing is to look at the first
-    /// two, they keep their default action.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two unless they are ignored.
+    /// If nothing is to look at those, they keep their default action.
     pub(crate) fn catch(attended: bool) -> Result<Self> {
         let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
         let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-        signals.catch_one(SIGINT)?;
-        signals.catch_one(SIGTERM)?;
+        signals.catch_unless_ignored(SIGINT)?;
+        signals.catch_unless_ignored(SIGTERM)?;
         signal_hook::flag::register(SIGUSR1, Arc::clone(&signals.asked)).map_err(failed)?;
         catch_faults()?;
         Ok(signals)
@@ -85,13 +89,13 @@ impl Signals {
 
     /// Catches SIGHUP as well from this call on, unless it is ignored (nohup).
     pub(crate) fn catch_hang_up(&self) -> Result<()> {
-        if Disposition::of(SIGHUP) == Disposition::Ignored {
-            return Ok(());
-        }
-        self.catch_one(SIGHUP)
+        self.catch_unless_ignored(SIGHUP)
     }
 
-    fn catch_one(&self, signal: i32) -> Result<()> {
+    fn catch_unless_ignored(&self, signal: i32) -> Result<()> {
+        if Disposition::of(signal) == Disposition::Ignored {
+            return Ok(());
+        }
         let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
         // Handlers run in the order in which they are registered.
         let unattended = Arc::clone(&self.unattended);
@@ -101,8 +105,9 @@ impl Signals {
         Ok(())
     }
 
-    /// Calls `join`, which waits for other processes without a look at signals. Signals have their
-    /// default action until a member of this process calls [`has_joined`](Self::has_joined).
+    /// Calls `join`, which waits for other processes without a look at signals, and runs the
+    /// members of this process, each [`as_member`](Self::as_member). Signals have their default
+    /// action while no member runs.
     ///
     /// # Errors
     /// Those of `join`, and [`Error::Interrupted`] if a signal was caught before.
@@ -111,13 +116,22 @@ impl Signals {
         // is found by `check`.
         self.unattended.store(true, Ordering::Relaxed);
         let joined = self.check().and_then(|()| join());
-        self.has_joined();
+        self.unattended.store(false, Ordering::Relaxed);
         joined
     }
 
-    /// Catches signals again, as this process has joined the others.
-    pub(crate) fn has_joined(&self) {
-        self.unattended.store(false, Ordering::Relaxed);
+    /// Runs the function of a member, which looks at signals.
+    pub(crate) fn as_member<R>(&self, function: impl FnOnce() -> R) -> R {
+        self.count_members(|members| members + 1);
+        let result = function();
+        self.count_members(|members| members - 1);
+        result
+    }
+
+    fn count_members(&self, count: impl FnOnce(usize) -> usize) {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        *members = count(*members);
+        self.unattended.store(*members == 0, Ordering::Relaxed);
     }
 
     /// Returns the flag that SIGUSR1 sets when a user asks for the progress.
@@ -363,6 +377,23 @@ mod tests {
         let signals = Signals::default();
         let panic = watch(&signals, &hidden(), |_| (), || -> Result<()> { panic!("on purpose") });
         assert!(matches!(panic, Err(Error::Panic)));
+    }
+
+    #[test]
+    fn signals_are_attended_while_a_member_runs() {
+        let signals = Signals::default();
+        let unattended = || signals.unattended.load(Ordering::Relaxed);
+        let joined = signals.while_joining(|| {
+            assert!(unattended());
+            signals.as_member(|| {
+                signals.as_member(|| assert!(!unattended()));
+                assert!(!unattended(), "another member runs");
+            });
+            assert!(unattended(), "the others are waited for");
+            Ok(())
+        });
+        joined.unwrap();
+        assert!(!unattended());
     }
 
     #[test]

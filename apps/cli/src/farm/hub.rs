@@ -462,10 +462,11 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
         Ok((signal as u8, pipe))
     };
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    // A shell without job control may have set SIGTSTP to be ignored, and nohup SIGHUP.
-    let heeded = [SIGHUP, SIGTSTP].into_iter();
+    // A shell without job control may have set SIGINT and SIGTSTP to be ignored, and nohup SIGHUP.
+    // SIGINT and SIGTERM of this process may be caught already.
+    let heeded = [SIGINT, SIGTERM, SIGHUP, SIGTSTP].into_iter();
     let heeded = heeded.filter(|&signal| Disposition::of(signal) != Disposition::Ignored);
-    [SIGINT, SIGTERM].into_iter().chain(heeded).map(one).collect::<io::Result<_>>().map_err(failed)
+    heeded.map(one).collect::<io::Result<_>>().map_err(failed)
 }
 
 /// Checks before the first task is read that the descriptors suffice for this number of workers.

@@ -98,11 +98,10 @@ pub(super) fn is_in_one() -> bool {
 /// Runs `syncline farm run` in a member of a team.
 pub(super) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     let member = |me: &mut Member| {
-        signals.has_joined();
-        if me.size() == 1 {
-            return super::here(args, signals);
-        }
-        in_member(me, args, signals)
+        signals.as_member(|| match me.size() {
+            1 => super::here(args, signals),
+            _ => in_member(me, args, signals),
+        })
     };
     let ended = signals.while_joining(|| Ok(Team::run(member)?))?;
     ended.into_iter().collect()

@@ -37,8 +37,7 @@ pub(super) fn is_joined() -> bool {
 /// whether the tolerance was reached, if one was given.
 pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>, bool)> {
     let part = |me: &mut Member| {
-        signals.has_joined();
-        member(me, args, signals).map_err(|error| told_by_one(me, error))
+        signals.as_member(|| member(me, args, signals).map_err(|error| told_by_one(me, error)))
     };
     let results = signals.while_joining(|| Ok(Team::run(part)?))?;
     let (mut summary, mut all) = (None, true);

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use syncline_fabric::Team;
 use syncline_sync::BarrierMember as _;
 
-use crate::common::{HANG, command, fails_with, is_ignored};
+use crate::common::{HANG, command, fails_with, is_ignored, until};
 
 /// Returns `syncline launch` with these options, and a program with its arguments.
 fn launch(options: &str, program: &[&str]) -> Command {
@@ -185,6 +185,28 @@ fn signals_are_passed_on() {
             (Some(code), &b""[..]),
             "{output:?}"
         );
+    }
+}
+
+/// As a shell sets it for what a script starts by `&`.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    for line in ["launch -n 1 --", "farm run --"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (ready, go) = (folder.path().join("ready"), folder.path().join("go"));
+        let program = "touch ready; until [ -e go ]; do sleep 0.02; done";
+        let mut command = Command::new("sh");
+        command.current_dir(folder.path()).env_remove("SYNCLINE_TEAM").stdin(Stdio::null());
+        command.args(["-c", "trap '' INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_syncline")]);
+        command.args(line.split(' ')).args(["sh", "-c", program]);
+        if line.starts_with("farm") {
+            command.args([":::", "1"]);
+        }
+        let mut child = command.spawn().unwrap();
+        until("the program runs", || ready.exists());
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        std::fs::write(go, "").unwrap();
+        assert!(child.wait().unwrap().success(), "{line}");
     }
 }
 

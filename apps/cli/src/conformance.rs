@@ -42,7 +42,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
             subject.word()
         )));
     }
-    let launched = syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1));
+    let launched = syncline_mpi::launched::launched_with_others();
     let joins =
         std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {

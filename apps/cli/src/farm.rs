@@ -48,6 +48,7 @@ pub(crate) use group::bound;
 pub(crate) use guard::guard;
 use halt::Limit;
 use ledger::Ledger;
+use syncline_fabric::Team;
 pub(crate) use template::quoted;
 
 use crate::args::{FarmRunArgs, Protocol};
@@ -60,7 +61,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// `syncline farm run`.
 pub(crate) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     signals.catch_hang_up()?;
-    let is_in_team = team::is_in_one();
+    let is_in_team = Team::is_launched();
     if args.protocol == Protocol::Lines {
         let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));
         if let Some(option) = args.only_each().or(of_all.then_some("--halt with a percentage")) {

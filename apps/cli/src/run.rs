@@ -16,6 +16,7 @@ mod team;
 use std::sync::Arc;
 use std::time::Duration;
 
+use syncline_fabric::Team;
 use syncline_store::{
     Block, ElementType, Error as StoreError, Layout,
     generation::{Existing, Generations, Identity, Leftover, Progress},
@@ -46,7 +47,7 @@ const BLOCK: &str = "block";
 /// Runs a sweep. Returns the text to print, and whether the tolerance of `--until` was reached, if
 /// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
-    if team::is_joined() {
+    if Team::is_launched() {
         report::start(&args.trace, args.output.as_deref())?;
         let (summary, converged) = team::run(args, signals)?;
         let text = summary.map_or(Ok(String::new()), |summary| text(args, &summary))?;
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
 /// Ends this process, whose command line is not that of a run, as a member of a team; returns the
 /// exit code, or `None` if there is no team.
 pub(crate) fn refuse_on_team(why: String) -> Option<u8> {
-    team::is_joined().then(|| team::refuse(why).ok()).flatten()
+    Team::is_launched().then(|| team::refuse(why).ok()).flatten()
 }
 
 /// Returns the text to print.

@@ -75,8 +75,8 @@ impl Lines {
 }
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two unless they are ignored.
-    /// If nothing is to look at those, they keep their default action.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two
+    /// unless they are ignored. If nothing is to look at those, they keep their default action.
     pub(crate) fn catch(attended: bool) -> Result<Self> {
         let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
         let failed = |source| Error::Io { what: "catch signals".to_owned(), source };

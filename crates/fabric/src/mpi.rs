@@ -58,11 +58,6 @@ use crate::team::{JOINED, said as memory_said, shared};
 use crate::team_state::{ProcessState, TeamState};
 use crate::transport::mpi::MpiTransport;
 
-/// Returns the MPI launcher that started this process with others, if one did.
-pub(crate) fn launched() -> Option<Launched> {
-    syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1))
-}
-
 /// Takes this process's part in the team of all processes that an MPI launcher started; if
 /// `shrinks`, also in the teams of the remaining processes.
 pub(crate) fn join<R, F>(launched: &Launched, shrinks: bool, f: &F) -> Result<Vec<R>, TeamError>

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{Segment, segment::is_sealed};
+use syncline_mpi::launched::launched_with_others;
 use syncline_process::{inherit, lifeline::LifelineEnd};
 use syncline_sync::{Space, membership::MAX_MEMBERS};
 use syncline_trace::{Role, set_role};
@@ -141,7 +142,7 @@ impl Team {
     {
         match place()? {
             Some(place) => join(&place, f),
-            None => match mpi::launched() {
+            None => match launched_with_others() {
                 Some(launched) => mpi::join(&launched, shrinks, f),
                 None => {
                     let threads = environment::threads()?;
@@ -150,6 +151,13 @@ impl Team {
                 }
             },
         }
+    }
+
+    /// Returns whether [`run`](Self::run) joins a team of several processes: `syncline launch` or a
+    /// launcher of MPI has started this one.
+    #[must_use]
+    pub fn is_launched() -> bool {
+        std::env::var_os(environment::TEAM).is_some() || launched_with_others().is_some()
     }
 
     /// Returns a builder for a team of threads of this process.

@@ -10,7 +10,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-use crate::launched::{launched, own_launcher};
+use crate::launched::{launched_with_others, own_launcher};
 
 /// The time for which a rank waits for others that fail alike.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(300);
 /// Calls `print` in one of the ranks of this host that call this at about the same time, and in
 /// every process that no launcher started with others.
 pub fn say_once(print: impl FnOnce()) {
-    if launched().is_none_or(|launched| launched.size == Some(1)) {
+    if launched_with_others().is_none() {
         return print();
     }
     say_once_as(&format!("syncline-said-{}", own_launcher()), MOMENT, print);

@@ -49,6 +49,13 @@ pub fn launched() -> Option<Launched> {
     read(|name| std::env::var(name).ok())
 }
 
+/// Returns the launcher that started this process with others, or did not say how many: `None` if
+/// it is known to be the only one.
+#[must_use]
+pub fn launched_with_others() -> Option<Launched> {
+    launched().filter(|launched| launched.size != Some(1))
+}
+
 /// Returns a name of the process that started this one, which no other process of the host has:
 /// the user, the namespace of process numbers, and the number.
 pub(crate) fn own_launcher() -> String {

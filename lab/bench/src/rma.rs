@@ -74,14 +74,12 @@ pub(crate) struct BenchRmaArgs {
 /// Runs the measurement; returns the text to print, which is empty in most processes.
 pub(crate) fn rma(args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
     let member = |me: &mut Member| session(me, args, signals).map_err(|why| why.to_string());
-    let launched =
-        syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
     let options = &args.options;
     let results = if let Some(hosts) = args.hosts {
         let latency = Duration::from_micros(args.delay_us.into());
         let conditions = Conditions { latency, ..Conditions::default() };
         Team::hosts(hosts.into()).conditions(conditions).quiet().run(member)
-    } else if args.session || launched || std::env::var_os("SYNCLINE_TEAM").is_some() {
+    } else if args.session || Team::is_launched() {
         Team::run(member)
     } else {
         let mut arguments = vec!["bench".to_owned(), "rma".to_owned(), "--session".to_owned()];

@@ -12,7 +12,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::env;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -85,14 +84,6 @@ enum Ended {
     Unstarted(Option<i32>, String),
     /// The member cannot go on.
     Broken(String),
-}
-
-/// Returns whether this process is one of several that a launcher has started. The command of a
-/// task is none of those that run the farm: see `syncline_mpi::outside`.
-pub(super) fn is_in_one() -> bool {
-    let launched =
-        syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
-    launched || env::var_os("SYNCLINE_TEAM").is_some()
 }
 
 /// Runs `syncline farm run` in a member of a team.

@@ -27,12 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The interval at which signals are checked, and the bar is updated.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Returns whether this process is one of a team.
-pub(super) fn is_joined() -> bool {
-    let launched = syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1));
-    std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some()
-}
-
 /// Runs the part of this process; returns the summary in the process of the first member, and
 /// whether the tolerance was reached, if one was given.
 pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>, bool)> {

@@ -51,20 +51,13 @@ where
     /// Ends a task that no worker has; kills the worker that runs it, or that begins it later.
     pub(crate) fn kill_task(&mut self, id: Id) {
         let can_kill = self.steal_manager.is_none() && self.team.is_none();
-        match self.job_mut(id) {
-            None => (),
-            Some(job) if !job.handed => {
-                // A worker that steals may have begun it.
-                if self.unoffer(id) {
-                    self.end(id, Err(TaskError::Killed));
-                }
-            }
-            Some(job) if can_kill => {
-                job.unwanted = true;
-                self.unwanted.push(id);
-                self.check();
-            }
-            Some(_) => (),
+        let Some(job) = self.job_mut(id) else { return };
+        if job.handed && can_kill {
+            job.unwanted = true;
+            self.unwanted.push(id);
+            self.check();
+        } else if !job.handed && self.unoffer(id) {
+            self.end(id, Err(TaskError::Killed));
         }
     }
 

@@ -1,5 +1,6 @@
 """GeoTIFF: what a file says beside its numbers is kept, or refused."""
 
+import contextlib
 import os
 import warnings
 
@@ -74,6 +75,36 @@ def test_geotiff(tmp_path, u, expected):
                 setattr(file, change, (2.0,))
         with pytest.raises(syncline.ArrayError, match=change.rstrip("s")):
             syncline.sweep(lambda a, f: a + f, path, other, iterations=1)
+
+
+@pytest.mark.parametrize(
+    "step, other, is_there",
+    [
+        (1e-6, (1e-6, 8.0, 0), False),  # of whole pixels, of a millionth of a degree
+        (0.00027778, (0.000287, 0, 0), False),
+        (1e-6, (1e-6, 0.001, 0), True),
+        (10.0, (10.0, 1e-5, 0), True),  # noise of a tenth of a millimetre
+        (10.0, (10.0, 0.02, 0), False),
+        (10.0, (-10.0, 40.0, 0), False),  # the same area, but flipped
+        (10.0, (10.0, 0, 0.01), False),  # turned by a hundredth of a degree
+        (10.0, (10.0, 0, 1e-5), True),
+        (10.0, (0.0, 0, 0), False),
+    ],
+)
+def test_places_are_compared_in_pixels(tmp_path, step, other, is_there):
+    from rasterio.transform import Affine
+
+    size, moved, angle = other
+    place = Affine(step, 0, 7, 0, -step, 50)
+    there = Affine(step, 0, 7 + moved * step, 0, -size, 50 - moved * step)
+    there *= Affine.rotation(angle)
+    paths = [tmp_path / "u.tif", tmp_path / "f.tif"]
+    for path, transform in zip(paths, (place, there)):
+        written(path, np.ones((400, 400)), crs="EPSG:4326", transform=transform).close()
+    for one, two in (paths, paths[::-1]):
+        told = pytest.raises(syncline.ArrayError, match="is not where u is")
+        with contextlib.nullcontext() if is_there else told:
+            syncline.sweep(lambda u, f: u + f, one, two, iterations=1)
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

@@ -18,6 +18,9 @@ _LOSSY = ("jpeg", "webp", "jxl")
 #: How deeply VRTs are in VRTs, at most, whose sources are looked at.
 _DEPTH = 4
 
+#: How far a coordinate may be from where its point is, in pixels.
+_UNEVEN = 0.01
+
 #: What readers write beside a file about its numbers: overviews, a mask, statistics.
 _SIDECARS = (".ovr", ".msk", ".aux.xml")
 
@@ -234,12 +237,29 @@ def check_place(field, other):
         raise ArrayError(
             f"{other.name} is not where {field.name} is: they have other ground control points"
         )
-    if one["crs"] != two["crs"] or not one["transform"].almost_equals(two["transform"]):
+    (height, width), there = field.shape, two["transform"]
+    rows, columns = np.array([0, 0, height, height]), np.array([0, width, 0, width])
+    x, y = _placed(there, rows, columns)
+    if one["crs"] != two["crs"] or not _are_at(one["transform"], rows, columns, x, y):
         raise ArrayError(
             f"{other.name} is not where {field.name} is: it has the CRS {two['crs']} and the "
             f"transform {tuple(two['transform'])[:6]}, not {one['crs']} and "
             f"{tuple(one['transform'])[:6]}; rasterio.warp.reproject brings it there"
         )
+
+
+def _placed(transform, rows, columns):
+    """Return the coordinates that a transform gives to points of a raster."""
+    a, b, c, d, e, f = transform[:6]
+    return a * columns + b * rows + c, d * columns + e * rows + f
+
+
+def _are_at(transform, rows, columns, x, y):
+    """Return whether coordinates are those of points of a raster, to a small part of a pixel."""
+    if transform.is_degenerate:
+        return False
+    across, down = _placed(~transform, y, x)
+    return bool(np.all(np.maximum(abs(across - columns), abs(down - rows)) <= _UNEVEN))
 
 
 def _control(origin):
@@ -250,9 +270,6 @@ def _control(origin):
 #: The names of coordinates along columns, and along rows.
 _ACROSS = ("x", "lon", "longitude", "easting", "projection_x_coordinate", "X")
 _DOWN = ("y", "lat", "latitude", "northing", "projection_y_coordinate", "Y")
-
-#: How far a coordinate may be from equal steps, in steps.
-_UNEVEN = 0.01
 
 
 def place_of(field):
@@ -346,9 +363,8 @@ def _checked(name, axes, transform):
     down, across = (np.asarray(axis, float) for axis in axes)
     if transform is not None and transform.b == transform.d == 0:
         rows, columns = np.arange(len(down)) + 0.5, np.arange(len(across)) + 0.5
-        is_down = abs(transform.f + transform.e * rows - down) <= _UNEVEN * abs(transform.e)
-        is_across = abs(transform.c + transform.a * columns - across) <= _UNEVEN * abs(transform.a)
-        if is_down.all() and is_across.all():
+        is_down = _are_at(transform, rows, columns[:1], across[:1], down)
+        if is_down and _are_at(transform, rows[:1], columns, across, down[:1]):
             return transform
     steps, told = [], (transform.e, transform.a) if transform is not None else (0, 0)
     for dim, values, alone in zip(("rows", "columns"), (down, across), told):
@@ -374,20 +390,17 @@ def _confirmed(name, coordinates, dims, transform):
     """
     across, down = (coordinates.get(one) for one in ("xc", "yc"))
     if across is not None and down is not None and across.dims == down.dims == tuple(dims):
-        steps = transform.a, transform.b, transform.d, transform.e
-        for at in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
-            row, column = (n % length + 0.5 for n, length in zip(at, across.shape))
-            x = transform.a * column + transform.b * row + transform.c
-            y = transform.d * column + transform.e * row + transform.f
-            far = max(abs(float(across[at]) - x), abs(float(down[at]) - y))
-            if not far <= _UNEVEN * max(map(abs, steps)):
-                warn(
-                    f"the transform of {name} is not that of its coordinates xc and yc, so the "
-                    f"output has none: {name} is a part of another array",
-                    GeoreferenceWarning,
-                )
-                return None
-        return transform
+        height, width = across.shape
+        rows, columns = np.array([0, 0, height - 1, height - 1]), np.array([0, width - 1] * 2)
+        x, y = (np.array([float(one[at]) for at in zip(rows, columns)]) for one in (across, down))
+        if _are_at(transform, rows + 0.5, columns + 0.5, x, y):
+            return transform
+        warn(
+            f"the transform of {name} is not that of its coordinates xc and yc, so the output has "
+            f"none: {name} is a part of another array",
+            GeoreferenceWarning,
+        )
+        return None
     warn(
         f"{name} has a transform, but no coordinates along its axes that confirm it: that of the "
         "output is wrong if this is a part of another array",

@@ -309,7 +309,7 @@ def rasterio_is_here():
     return True
 
 
-def test_coefficients_of_xarray_are_aligned_by_their_dimensions(u):
+def test_arrays_of_xarray_are_aligned_by_their_dimensions(tmp_path, u):
     xarray = pytest.importorskip("xarray")
     rows, columns = map(np.arange, u.shape)
     field = xarray.DataArray(u, dims=("y", "x"), coords={"y": rows, "x": columns})
@@ -331,6 +331,24 @@ def test_coefficients_of_xarray_are_aligned_by_their_dimensions(u):
     ):
         with pytest.raises(syncline.ArrayError, match=told):
             syncline.sweep(kernel, field, wrong, iterations=1)
+    pytest.importorskip("zarr")
+    names = iter("abcdefgh")
+
+    def stored(array):
+        path = str(tmp_path / f"{next(names)}.zarr")
+        array.rename("w").to_dataset().to_zarr(path, consolidated=False)
+        return path
+
+    # By their paths, too: what counts is what was opened.
+    turned, flipped = stored(weights.T), stored(weights[::-1])
+    for first in (field, stored(field)):
+        for fits in (turned, f"{turned}/w", weights.T):
+            assert np.array_equal(syncline.sweep(kernel, first, fits, iterations=1), expected)
+        for wrong in (flipped, f"{flipped}/w", weights[::-1]):
+            with pytest.raises(syncline.ArrayError, match="coordinate y of c is not that of u"):
+                syncline.sweep(kernel, first, wrong, iterations=1)
+    made = syncline.sweep(lambda u, v: (u + v, v + u), (field, turned), iterations=1)[1]
+    assert made.dims == ("y", "x") and np.array_equal(made, expected)
     # What has no coordinates fits, and so does a plain array.
     for fits in (weights.drop_vars(["x", "y"]), weights.values):
         assert np.array_equal(syncline.sweep(kernel, field, fits, iterations=1), expected)

@@ -129,11 +129,12 @@ class Wanted:
 
     With ``is_whole`` that is all that the sweep knows of it, as the kernel is a description. An
     array that is no field may be of bool, a mask: it has 0 and 1 of uint8, and ``is_mask`` is set.
+    An array of xarray is aligned with the one that ``first`` was made of, if that is one, too.
     """
 
     def __init__(self, name, dtype=None, nodata=None, is_whole=False, is_field=True):
         self.name, self.dtype, self.nodata, self.is_whole = name, dtype, nodata, is_whole
-        self.is_field, self.is_mask = is_field, False
+        self.is_field, self.is_mask, self.first = is_field, False, None
 
     def meaning(self, dtype, attributes=(), encoding=()):
         """Return what the numbers of an array of a type mean."""
@@ -144,8 +145,9 @@ class Wanted:
         return Meaning(self.name, dtype, kind, *told)
 
 
-def open_array(array, wanted, stage):
-    """Return an array of the user, whatever it is, as `Given`."""
+def open_array(array, wanted, stage, first=None):
+    """Return an array of the user, whatever it is, as `Given`; ``first`` is the first field."""
+    wanted.first = first
     try:
         given = _opened(array, wanted, stage)
     except Error:
@@ -477,6 +479,8 @@ def _of_xarray(array, wanted, stage):
         raise ArrayError(
             f"{name} is a {type(array).__name__}, and no array of xarray{_contents(array)}"
         )
+    if wanted.first is not None and is_data_array(wanted.first.origin):
+        array = aligned(array, name, wanted.first.origin, wanted.first.name)
     meaning = wanted.meaning(array.dtype, array.attrs, array.encoding)
 
     def wrap(result):

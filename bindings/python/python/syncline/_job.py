@@ -214,13 +214,19 @@ class Job:
         fields = self.arrays[: len(self.fields)]
         if self.outputs:
             made, errors = [], []
-            for output, field in zip(self.outputs, fields):
+            for at, (output, field) in enumerate(zip(self.outputs, fields)):
                 try:
                     view = output.finish(field)
                 except Error as error:
                     # The results of the other fields are not lost with this one.
                     errors.append(error)
                     continue
+                except BaseException as interrupt:
+                    # Neither is what has taken hours with a Ctrl-C in its last step.
+                    kept = [note for other in self.outputs[at:] for note in other.keep()]
+                    for note in (*errors, *kept):
+                        interrupt.add_note(str(note))
+                    raise
                 if isinstance(view, np.ndarray):
                     view = field.wrap(view)
                 made.append(output.path if view is None else view)

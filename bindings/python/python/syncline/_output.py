@@ -144,8 +144,10 @@ class Output:
             self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
         self._is_folder = self.suffix == ".zarr"
         #: The path that gets the result: not a link, but what it leads to.
-        self.target = _syncline.output_path(self.path, self._is_folder, [])
-        self.home = os.path.realpath(folder_of(self.target))
+        target = _syncline.output_path(self.path, self._is_folder, [])
+        self.home = os.path.realpath(folder_of(target))
+        # The sweep may call a function that changes the current folder.
+        self.target = os.path.join(self.home, os.path.basename(target))
         # Whether the native part writes it.
         self.is_direct = self.suffix == ".npy"
         if self.is_direct:
@@ -224,12 +226,18 @@ class Output:
             self._replace(self._part)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
-            message = f"cannot write {self.path}: {error}"
-            if os.path.lexists(self.npy):
-                kept = self._stage.keep(self.npy, os.path.basename(self.target))
-                message += f"; the result is in {kept}"
+            message = "; ".join([f"cannot write {self.path}: {error}", *self.keep()])
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(message) from error
+
+    def keep(self):
+        """Keep what the native part has written for this file; return where, as one sentence.
+
+        There is none if it has written the file itself, or nothing.
+        """
+        if self.is_direct or not os.path.lexists(self.npy):
+            return []
+        return [f"the result is in {self._stage.keep(self.npy, os.path.basename(self.target))}"]
 
     def _view(self, field):
         """Return what views the result in its place; `None` for one that only its package reads."""
@@ -265,8 +273,9 @@ class Output:
                 except OutputError:
                     raise
                 except FileNotFoundError:
-                    # Another process has moved what had the name, unless it is the result itself.
-                    if not os.path.lexists(part):
+                    # Another process has moved what had the name, unless it is the result itself
+                    # or the folder.
+                    if not (os.path.lexists(part) and os.path.isdir(self.home)):
                         raise
                 except OSError as error:
                     # Another process was faster.

@@ -39,7 +39,8 @@ _OF_NUMBERS = ("valid_min", "valid_max", "valid_range", "actual_range", "_Unsign
 _STATISTICS = "STATISTICS_"
 
 #: The attributes with which libraries link the parts of a file of HDF5.
-_OF_HDF5 = ("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST", "_NC", "_Netcdf4")
+_OF_HDF5 = ("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST")
+_OF_NETCDF = ("_NC", "_Netcdf4")
 
 #: What an encoding says that is no matter of numbers: the names of coordinates.
 _KEPT_ENCODING = ("coordinates", "grid_mapping")
@@ -300,7 +301,9 @@ class Meaning:
             if self._high is not None:
                 outside |= some > self._high
             if self.nodata is not None:
-                outside &= some != self.nodata
+                # Of an element what it becomes, as the number may be rounded like that.
+                with np.errstate(invalid="ignore", over="ignore"):
+                    outside[outside] = some[outside].astype(self.target) != self.nodata
             if outside.any():
                 raise ArrayError(
                     f"{self.name} has points such as {some[outside][0]} outside of its valid range "
@@ -381,7 +384,9 @@ def attributes_of(array):
     except (AttributeError, TypeError, ValueError):
         return {}
     attributes = {
-        key: value for key, value in attributes.items() if not str(key).startswith(_OF_HDF5)
+        key: value
+        for key, value in attributes.items()
+        if key not in _OF_HDF5 and not str(key).startswith(_OF_NETCDF)
     }
     # xarray writes its `_FillValue` to the second format of zarr as the value of absent chunks.
     metadata = getattr(array, "metadata", None)

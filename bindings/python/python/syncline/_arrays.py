@@ -236,10 +236,10 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
         _check_shape(name, shape)
         if not stage.holds(array.size * meaning.target.itemsize):
             # With the number in place of its mask it is a copy, which is on file.
-            read = array.reshape(dims).__getitem__
+            rows = array.reshape(dims)
             facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
             sizes = {"numbers": meaning.numbers, "itemsize": array.itemsize}
-            copy = stage.copier(name, dims, kind, read, _pages(array), **sizes)
+            copy = stage.copier(name, dims, kind, rows.__getitem__, _pages(rows), **sizes)
             return Given(name, kind, shape, copy, wrap, **facts)
     array = meaning.numbers(array)
     kind = _type(name, array.dtype if wanted.dtype is None else wanted.dtype)

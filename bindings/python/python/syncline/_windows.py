@@ -72,7 +72,8 @@ def _cuts(length, chunk, most):
             yield slice(first, min(first + step, length))
         return
     first = end = 0
-    for size in chunk:
+    # Of Dask, whose chunks may be empty.
+    for size in filter(None, chunk):
         if end > first and end + size - first > most:
             yield slice(first, end)
             first = end

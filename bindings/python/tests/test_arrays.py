@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 import syncline
+import syncline._files
 from conftest import mean, same
 
 
@@ -447,6 +448,35 @@ def test_what_a_killed_run_has_left_goes(tmp_path, u):
         syncline.sweep(mean, u, iterations=1, output=output)
         assert os.path.isdir(os.path.dirname(used)), "it is in use"
     assert os.listdir(tmp_path) == ["o.zarr"]
+
+
+@pytest.mark.parametrize(
+    "host, boot, is_left",
+    [
+        (None, None, False),
+        (None, "an earlier boot", False),
+        # The locks of many network file systems are local to each host.
+        ("another-host", "its boot", True),
+        # A container has a name of its own, and the locks of its host.
+        ("container", None, False),
+        ("", "", True),
+    ],
+)
+def test_only_folders_of_processes_that_are_known_to_be_dead_are_removed(
+    tmp_path, host, boot, is_left
+):
+    mine = syncline._files.machine()
+    folder = tmp_path / ".syncline-1"
+    folder.mkdir()
+    said = "\n".join([mine[0] if host is None else host, mine[1] if boot is None else boot])
+    (folder / "locked").write_text(said)
+    with syncline._files.Stage(tmp_path / "o.npy") as stage:
+        own = pathlib.Path(stage.file()).parent
+        assert (own / "locked").read_text().split("\n") == list(mine)
+        assert folder.exists() == is_left
+        with syncline._files.Stage(tmp_path / "p.npy") as other:
+            other.file()
+            assert own.exists(), "it is locked"
 
 
 @pytest.mark.filterwarnings("error")

@@ -10,6 +10,7 @@ import tempfile
 import numpy as np
 import pytest
 import syncline
+import syncline._output
 from conftest import mean, same
 
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import resource
 import warnings
 
 import numpy as np
 import pytest
 import syncline
+import syncline._geotiff
 from conftest import mean, same
 
 rasterio = pytest.importorskip("rasterio")
@@ -377,6 +379,34 @@ def test_a_part_of_a_rotated_picture_has_no_transform_of_the_whole(tmp_path, u):
     with pytest.warns(syncline.GeoreferenceWarning, match="a part of another array"):
         syncline.sweep(mean, whole[1:, 2:], iterations=1, output=output, overwrite=True)
     assert told(output)[1].is_identity
+
+
+@pytest.mark.parametrize("profile", [{}, {"tiled": True, "blockxsize": 64, "blockysize": 64}])
+@pytest.mark.parametrize("packed", [{}, {"compress": "deflate"}])
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_file_that_is_not_whole_is_no_result(tmp_path, monkeypatch, rng, profile, packed):
+    path, output = tmp_path / "u.tif", tmp_path / "o.tif"
+    u = rng.normal(size=(100, 300))
+    u[99, 299] = np.nan
+    written(path, u, **profile, **packed).close()
+    syncline.sweep(mean, path, iterations=0, output=output)
+    size, real = output.stat().st_size, syncline._geotiff.write
+    output.unlink()
+    for room in (5000, size // 2, size - 1):
+
+        def write(*args):
+            before = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+            try:
+                real(*args)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+        monkeypatch.setattr(syncline._geotiff, "write", write)
+        with pytest.raises(syncline.FileError, match="cannot write") as error:
+            syncline.sweep(mean, path, iterations=0, output=output)
+        kept = str(error.value).rpartition("the result is in ")[2]
+        assert same(np.load(kept), u) and not output.exists()
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

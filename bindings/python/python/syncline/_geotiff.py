@@ -182,9 +182,17 @@ def write(path, result, field, most):
     with warnings.catch_warnings():
         # The user has been told.
         warnings.simplefilter("ignore", GeoreferenceWarning)
-        with bounded_cache(most), _created(path, field) as file:
-            for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
-                file.write(result[window], 1, window=window)
+        with bounded_cache(most):
+            with _created(path, field) as file:
+                for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
+                    file.write(result[window], 1, window=window)
+            # Blocks are written until the file is closed, and rasterio tells no error of closing.
+            with opened(path) as file:
+                sizes = zip(result.shape, file.block_shapes[0])
+                last = tuple(slice((n - 1) // size * size, n) for n, size in sizes)
+                is_whole = np.array_equal(file.read(1, window=last), result[last], equal_nan=True)
+            if not is_whole:
+                raise FileError("its last block could not be written")
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import itertools
 import math
+import os
 import subprocess
 import sys
 import textwrap
@@ -116,6 +117,25 @@ def test_a_window_is_gone_before_the_next_one_is_read(dtype):
         assert len(alive) > 4 and (np.load(copy) == 1).all()
 
 
+@pytest.mark.parametrize("kind", ["masked", "dask", "zarr"])
+def test_a_copy_that_the_memory_has_no_room_for_is_an_error_of_the_package(
+    monkeypatch, tmp_path, rng, kind
+):
+    u = rng.normal(size=(400, 500))
+    given = np.ma.MaskedArray(u, u > 1, fill_value=-1)
+    if kind != "masked":
+        given = pytest.importorskip(kind + ".array" * (kind == "dask"))
+        given = given.from_array(u) if kind == "dask" else given.array(u, chunks=(100, 100))
+
+    def full(*_):
+        raise MemoryError("unable to allocate")
+
+    monkeypatch.setattr(syncline._meaning.Meaning, "numbers", full)
+    with pytest.raises(syncline.MemoryBoundError, match="u does not fit into memory: unable"):
+        syncline.sweep(mean, given, iterations=1, memory="4M", output=tmp_path / "o.npy")
+    assert not os.listdir(tmp_path)
+
+
 def test_a_chunk_that_is_larger_than_its_array_counts_as_a_whole():
     with Stage(None, "64M") as stage:
         with pytest.raises(syncline.MemoryBoundError, match="9000 x 9000"):
@@ -136,7 +156,7 @@ def strict(monkeypatch):
 
 def refuses(array, chunks, memory="100K"):
     """Return whether a sweep over an array is refused because of its chunks, and says which."""
-    with pytest.raises(syncline.MemoryBoundError, match=f"has chunks of {chunks}, and"):
+    with pytest.raises(syncline.MemoryBoundError, match=rf"^\S+ has chunks of {chunks}, and"):
         syncline.sweep(mean, array, iterations=1, memory=memory)
     return True
 

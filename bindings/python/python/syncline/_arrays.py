@@ -120,7 +120,8 @@ class Given:
     def given(self):
         """Return what the native part takes: a path, or the type, the dimensions and the bytes."""
         if self.is_copied:
-            self._given = self._given()
+            with _within_memory(self.name):
+                self._given = self._given()
         return self._given
 
 
@@ -149,15 +150,25 @@ def open_array(array, wanted, stage, first=None):
     """Return an array of the user, whatever it is, as `Given`; ``first`` is the first field."""
     wanted.first = first
     try:
-        given = _opened(array, wanted, stage)
+        with _within_memory(wanted.name):
+            given = _opened(array, wanted, stage)
     except Error:
         raise
-    except MemoryError as error:
-        raise MemoryBoundError(f"{wanted.name} does not fit into memory: {error}") from error
     except Exception as error:  # of the package that has made it
         raise _unread(wanted.name, error) from error
     given.source = array
     return given
+
+
+@contextlib.contextmanager
+def _within_memory(name):
+    """Turn the error of an array that has no room in memory into one of the package."""
+    try:
+        yield
+    except Error:
+        raise  # it is told already
+    except MemoryError as error:
+        raise MemoryBoundError(f"{name} does not fit into memory: {error}") from error
 
 
 def _unread(name, error):

@@ -270,6 +270,49 @@ def test_a_data_array_goes_to_geotiff_with_its_place(tmp_path, u):
         assert sweep(full.drop_vars("spatial_ref"))[0] is None
 
 
+ROTATED = {
+    "grid_mapping_name": "rotated_latitude_longitude",
+    "grid_north_pole_latitude": 39.25,
+    "grid_north_pole_longitude": -162.0,
+}
+
+
+@pytest.mark.parametrize(
+    "said, is_kept",
+    [
+        (ROTATED, False),
+        ({"spatial_ref": "EPSG:8357"}, False),
+        # Without names and the order of axes, but the same.
+        ({"spatial_ref": "OGC:CRS84"}, True),
+        ({"spatial_ref": "+proj=longlat +R=6371229"}, True),
+        ({"grid_mapping_name": "latitude_longitude"}, True),
+        ({"spatial_ref": "EPSG:32633"}, True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_crs_that_a_geotiff_cannot_hold_is_told(tmp_path, u, said, is_kept):
+    xarray = pytest.importorskip("xarray")
+    if "grid_mapping_name" in said:
+        pytest.importorskip("pyproj")
+    output = tmp_path / "o.tif"
+    coords = {"y": -np.arange(40.0), "x": np.arange(50.0), "spatial_ref": ((), 0, said)}
+    warned = pytest.warns(syncline.GeoreferenceWarning, match="holds no such CRS")
+    with warnings.catch_warnings() if is_kept else warned:
+        if is_kept:
+            warnings.simplefilter("error", syncline.GeoreferenceWarning)
+        field = xarray.DataArray(u, coords, ("y", "x"))
+        syncline.sweep(mean, field, iterations=0, output=output)
+    assert os.listdir(tmp_path) == ["o.tif"]
+    assert told(output)[0] or not is_kept
+    if said is ROTATED:
+        # As GDAL writes it, beside the file.
+        path = tmp_path / "u.tif"
+        crs = pytest.importorskip("pyproj").CRS.from_cf(said).to_wkt()
+        written(path, u, crs=crs, transform=rasterio.Affine(1, 0, 5, 0, -1, 7)).close()
+        with pytest.warns(syncline.GeoreferenceWarning, match="holds no such CRS"):
+            syncline.sweep(mean, path, iterations=0, output=output, overwrite=True)
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_the_place_goes_by_zarr(tmp_path, u):
     pytest.importorskip("zarr")

@@ -171,10 +171,27 @@ def opened(path):
 
 
 def check(path, field):
-    """Make and remove a file without numbers: what it cannot say is an error."""
-    with _created(path, field, sparse_ok=True):
-        pass
+    """Make and remove a file without numbers: what it cannot say is an error.
+
+    A CRS that it cannot hold is warned of: GDAL writes that to another file, beside it.
+    """
+    with _created(path, field, sparse_ok=True) as file:
+        wanted = file.crs or file.gcps[1]
+    forget(path)
+    with opened(path) as file:
+        is_held = _is_same_crs(wanted, file.crs or file.gcps[1])
     os.remove(path)
+    if not is_held:
+        warn(
+            f"the CRS of {field.name} is {wanted}, but a GeoTIFF holds no such CRS: its output has "
+            "none, or a part of it",
+            GeoreferenceWarning,
+        )
+
+
+def _is_same_crs(one, two):
+    """Return whether a CRS is another one; names and the order of axes do not count."""
+    return one == two or bool(one and two and one.to_proj4() == two.to_proj4())
 
 
 def write(path, result, field, most):

@@ -147,7 +147,8 @@ def sweep(
     NodataWarning
         If an array says that a number means no data, and the sweep takes it for a value.
     GeoreferenceWarning
-        If a GeoTIFF lacks what the field tells of its place, as that is not understood.
+        If a GeoTIFF lacks what the field tells of its place, as that is not understood, or is a CRS
+        that such a file cannot hold.
 
     Notes
     -----

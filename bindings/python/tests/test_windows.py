@@ -247,6 +247,30 @@ def test_blocks_of_what_a_vrt_reads_count(tmp_path, rng, strict):
         syncline.sweep(mean, twice, iterations=1, memory="8M")
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize(
+    "blocks", [{"blockysize": 512}, {"tiled": True, "blockxsize": 512, "blockysize": 256}]
+)
+def test_blocks_of_an_output_fit_the_memory(tmp_path, rng, strict, blocks):
+    rasterio = pytest.importorskip("rasterio")
+    values = (rng.random((512, 512)) * 9).astype("u1")
+    facts = {"driver": "GTiff", "height": 512, "width": 512, "count": 1, "compress": "deflate"}
+    with rasterio.open(tmp_path / "u.tif", "w", dtype="uint8", **facts, **blocks) as file:
+        file.write(values, 1)
+    shapes = []
+    for memory in ("2M", "64M"):
+        # Of the source a block has an eighth of the bytes.
+        options = {"dtype": "float64", "memory": memory, "overwrite": True}
+        syncline.sweep(mean, tmp_path / "u.tif", iterations=1, output=tmp_path / "o.tif", **options)
+        with rasterio.open(tmp_path / "o.tif") as file:
+            shapes.append(file.block_shapes[0])
+            assert file.compression.name == "deflate"
+            expected = syncline.sweep(mean, values.astype("f8"), iterations=1)
+            assert same(file.read(1), expected)
+    given = blocks["blockysize"], blocks.get("blockxsize", 512)
+    assert math.prod(shapes[0]) * 8 * 3 <= 2 << 20 and shapes[1] == given
+
+
 def test_masked_arrays_are_copied_within_the_bound(tmp_path, rng):
     values = rng.normal(size=(400, 500))
     np.save(tmp_path / "u.npy", values)

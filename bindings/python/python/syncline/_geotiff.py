@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from ._errors import ArrayError, FileError, GeoreferenceWarning
+from ._errors import ArrayError, FileError, GeoreferenceWarning, MemoryBoundError
 from ._files import package
 from ._meaning import warn
 from ._windows import bounded_cache, check_chunks, windows
@@ -170,12 +170,12 @@ def opened(path):
         raise FileError(f"cannot read {path}: {error}") from error
 
 
-def check(path, field):
+def check(path, field, stage):
     """Make and remove a file without numbers: what it cannot say is an error.
 
     A CRS that it cannot hold is warned of: GDAL writes that to another file, beside it.
     """
-    with _created(path, field, sparse_ok=True) as file:
+    with _created(path, field, stage, sparse_ok=True) as file:
         wanted = file.crs or file.gcps[1]
     forget(path)
     with opened(path) as file:
@@ -194,13 +194,14 @@ def _is_same_crs(one, two):
     return one == two or bool(one and two and one.to_proj4() == two.to_proj4())
 
 
-def write(path, result, field, most):
-    """Write a result by windows of `most` bytes."""
+def write(path, result, field, stage):
+    """Write a result by windows."""
+    most = stage.window
     with warnings.catch_warnings():
         # The user has been told.
         warnings.simplefilter("ignore", GeoreferenceWarning)
         with bounded_cache(most):
-            with _created(path, field) as file:
+            with _created(path, field, stage) as file:
                 for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
                     file.write(result[window], 1, window=window)
             # Blocks are written until the file is closed, and rasterio tells no error of closing.
@@ -213,7 +214,7 @@ def write(path, result, field, most):
 
 
 @contextlib.contextmanager
-def _created(path, field, **options):
+def _created(path, field, stage, **options):
     """Make a file for a field, with all that its own file said, or with its place."""
     import rasterio
 
@@ -223,6 +224,13 @@ def _created(path, field, **options):
     nodata = field.nodata
     if nodata is None and field.is_decoded and np.dtype(field.dtype).kind == "f":
         nodata = np.nan
+    blocks = profile.get("blockysize", 1), profile.get("blockxsize", width)
+    try:
+        check_chunks(path, np.dtype(field.dtype).itemsize, blocks, stage.memory)
+    except MemoryBoundError:
+        # Other blocks than those of the source: GDAL writes small strips.
+        for key in ("blockxsize", "blockysize", "tiled"):
+            profile.pop(key, None)
     profile |= {"driver": "GTiff", "dtype": field.dtype, "count": 1, "nodata": nodata}
     profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER", **options}
     with rasterio.open(path, "w", **profile) as file:

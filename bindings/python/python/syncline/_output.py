@@ -195,7 +195,7 @@ class Output:
             if self._is_folder:
                 self._create_zarr(field)
             else:
-                _geotiff.check(self._part, field)
+                _geotiff.check(self._part, field, self._stage)
         except MemoryBoundError:
             raise
         except Exception as error:
@@ -222,7 +222,7 @@ class Output:
             elif self.suffix == ".npy":
                 shutil.copyfile(self.npy, self._part)
             else:
-                _geotiff.write(self._part, result, field, self._stage.window)
+                _geotiff.write(self._part, result, field, self._stage)
             self._replace(self._part)
         except Exception as error:
             # What has taken hours is not lost because of its last step.

@@ -265,6 +265,24 @@ def test_files_in_a_graph_are_inputs(tmp_path, u):
     assert same(np.load(path), u)
 
 
+def test_the_search_for_files_takes_no_more_than_it_looks_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(syncline._sources, "_MOST", 3000)
+    monkeypatch.setattr(syncline._sources, "_FEW", 100)
+    path, taken = tmp_path / "u.npy", []
+    path.touch()
+
+    class Counted(list):
+        def __iter__(self):
+            return (taken.append(one) or one for one in super(Counted, self).__iter__())
+
+    many = [Counted(object() for _ in range(2000)) for _ in range(50)]
+    assert str(path) in syncline._sources.files_of([many, [str(path)]])
+    assert len(taken) <= 2 * 3000
+    # Numbers lead nowhere.
+    numbers = [list(map(float, range(90))) for _ in range(90)]
+    assert str(path) in syncline._sources.files_of([numbers, many[:1], [[[str(path)]]]])
+
+
 def test_one_output_does_not_lie_in_another(tmp_path, u):
     zarr = pytest.importorskip("zarr")
     zarr.open_group(tmp_path / "o.zarr", mode="w")

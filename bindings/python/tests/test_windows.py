@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import syncline
+import syncline._geotiff
 import syncline._windows
 from conftest import mean, same
 from hypothesis import given
@@ -209,6 +210,29 @@ def virtual(path, source, width, band=1):
         "</SimpleSource></VRTRasterBand></VRTDataset>"
     )
     return path
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_sources_that_vrts_share_are_opened_once(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    facts = {"driver": "GTiff", "height": 8, "width": 8, "count": 1, "dtype": "float32"}
+    rasterio.open(tmp_path / "0-0.tif", "w", **facts).close()
+    below = ["0-0.tif"]
+    for level in range(1, 6):
+        names = [f"{level}-{n}.vrt" for n in range(4)]
+        for name in names:
+            text = virtual(tmp_path / name, "SOURCE", 8).read_text()
+            first, source, last = text.partition(text[text.index("<Sim") : text.index("</VRTR")])
+            sources = "".join(source.replace("SOURCE", one) for one in below)
+            (tmp_path / name).write_text(first + sources + last)
+        below = names
+    # The sources of sources, up to some depth.
+    for level, count in ((4, 14), (5, 17)):
+        path = str(tmp_path / f"{level}-0.vrt")
+        with rasterio.open(path) as file:
+            found = [name for name, _, _ in syncline._geotiff._stored(file, path)]
+        assert len(set(found)) == len(found) == count
+        assert str(tmp_path / "0-0.tif") in found or level == 5
 
 
 def test_blocks_of_what_a_vrt_reads_count(tmp_path, rng, strict):

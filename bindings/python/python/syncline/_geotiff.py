@@ -135,28 +135,41 @@ def _itemsize(dtype):
         return 8
 
 
-def _stored(file, path, seen=()):
+def _stored(file, path):
     """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
 
     What cannot be opened is left out: to read it is an error of its own.
     """
+    import rasterio
+
+    yield from _stored_in(file, path)
+    while getattr(file, "src_dataset", None) is not None:
+        file = file.src_dataset
+        yield from _stored_in(file, file.name)
+    # Level by level, so that each source is opened once.
+    seen, level = {file.name}, _sources_in(file)
+    for _ in range(_DEPTH):
+        below = []
+        for source in level:
+            if source in seen or source.endswith(_SIDECARS):
+                continue
+            seen.add(source)
+            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
+                yield from _stored_in(one, source)
+                below += _sources_in(one)
+        level = below
+
+
+def _sources_in(file):
+    return file.files if file.driver == "VRT" else []
+
+
+def _stored_in(file, path):
     # Bands that are stored point by point are decoded together.
     is_by_points = file.tags(ns="IMAGE_STRUCTURE").get("INTERLEAVE") == "PIXEL"
     itemsizes = [_itemsize(dtype) for dtype in file.dtypes]
     for blocks, itemsize in set(zip(map(tuple, file.block_shapes), itemsizes)):
         yield path, blocks, sum(itemsizes) if is_by_points else itemsize
-    warped = getattr(file, "src_dataset", None)
-    if warped is not None:
-        yield from _stored(warped, warped.name)
-    elif file.driver == "VRT" and len(seen) < _DEPTH:
-        import rasterio
-
-        seen = (*seen, file.name)
-        for source in file.files:
-            if source in seen or source.endswith(_SIDECARS):
-                continue
-            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
-                yield from _stored(one, source, seen)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,9 @@ from ._meaning import package_of
 #: The objects that a search looks at.
 _MOST = 100_000
 
+#: This many numbers, which lead nowhere, take as long as one object.
+_NUMBERS = 16
+
 #: The elements of a container that is searched at once; those of others come last.
 _FEW = 1_000
 
@@ -71,8 +74,8 @@ def _searched(sources):
     """Yield the files and folders that objects name."""
     # Each with whether an object of an unknown package has it. All are kept, as ids name them.
     queue, last = collections.deque((one, False) for one in sources), collections.deque()
-    seen, paths = {}, set()
-    while (queue or last) and len(seen) < _MOST:
+    seen, paths, skipped = {}, set(), 0
+    while (queue or last) and len(seen) + skipped // _NUMBERS < _MOST:
         one, is_inner = (queue or last).popleft()
         if id(one) in seen:
             continue
@@ -88,8 +91,12 @@ def _searched(sources):
             else:
                 is_unknown = package_of(one) not in _KNOWN
                 parts = () if is_unknown and is_inner else _parts(one)
-            some = itertools.islice(parts, _MOST)
-            (queue if len(parts) <= _FEW else last).extend((part, is_unknown) for part in some)
+            into = queue if len(parts) <= _FEW else last
+            # Those after them would not be looked at.
+            some = list(itertools.islice(parts, max(0, _MOST - len(seen) - len(into))))
+            others = [part for part in some if not isinstance(part, (int, float))]
+            skipped += len(some) - len(others)
+            into.extend((part, is_unknown) for part in others if id(part) not in seen)
 
 
 def _path(text):

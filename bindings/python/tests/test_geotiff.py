@@ -314,6 +314,19 @@ def test_a_crs_that_a_geotiff_cannot_hold_is_told(tmp_path, u, said, is_kept):
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_place_of_a_variable_of_netcdf4_is_not_lost_without_a_word(tmp_path, u):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "u.nc", "w") as file:
+        for name, length in zip("yx", u.shape):
+            file.createDimension(name, length)
+        variable = file.createVariable("u", "f8", ("y", "x"))
+        variable[:] = u
+        variable.grid_mapping = "crs"
+        with pytest.warns(syncline.GeoreferenceWarning, match="grid mapping crs, which is not"):
+            syncline.sweep(mean, variable, iterations=0, output=tmp_path / "o.tif")
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_the_place_goes_by_zarr(tmp_path, u):
     pytest.importorskip("zarr")
     from rasterio.transform import from_origin

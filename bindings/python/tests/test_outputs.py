@@ -273,7 +273,7 @@ def test_the_search_for_files_takes_no_more_than_it_looks_at(tmp_path, monkeypat
 
     class Counted(list):
         def __iter__(self):
-            return (taken.append(one) or one for one in super(Counted, self).__iter__())
+            return (taken.append(one) or one for one in super().__iter__())
 
     many = [Counted(object() for _ in range(2000)) for _ in range(50)]
     assert str(path) in syncline._sources.files_of([many, [str(path)]])

@@ -26,7 +26,6 @@ file beside the output first.
 """
 
 import contextlib
-import mmap
 import numbers
 import os
 import pathlib
@@ -47,18 +46,12 @@ from ._meaning import (
     package_of,
     refuse_masks_in,
 )
-from ._sources import ZARR, files_of, mapping_of, maps
+from ._sources import ZARR, files_of, mapping_of, npy_of
 from ._values import DTYPES
-from ._windows import check_chunks, windows
-
-#: The bytes that are compared at once.
-_COMPARED = 4 << 20
+from ._windows import COMPARED, check_chunks, windows
 
 #: The packages whose arrays are read in parts.
 _LAZY = ("dask", "h5netcdf", "h5py", "netCDF4", "zarr")
-
-#: The suffixes of files that rasterio opens.
-_TIFF = (".tif", ".tiff", ".vrt")
 
 #: How an array is made of files that are read by other packages.
 _READERS = {
@@ -259,7 +252,7 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     _check_shape(name, shape)
     mapping = mapping_of(array)
     facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
-    path = _file_of(array) if array.dtype == kind else None
+    path = npy_of(array) if array.dtype == kind else None
     if path is not None and array.ndim > 1:
         return Given(name, kind, shape, path, wrap, array, **facts)
     is_as_needed = array.flags.c_contiguous and array.flags.aligned
@@ -316,7 +309,7 @@ def _of_masked(array, wanted, stage, told=()):
 
 def _has(array, number):
     """Return whether points of an array with a mask that have data have a number, or NaN."""
-    parts = (array[window] for window in windows(array.shape, array.itemsize, most=_COMPARED))
+    parts = (array[window] for window in windows(array.shape, array.itemsize, most=COMPARED))
     is_nan = number != number
     found = (part != part if is_nan else part == number for part in parts)
     return any(np.ma.filled(one, False).any() for one in found)
@@ -333,41 +326,9 @@ def _at_least_two(shape):
     return [1, *shape] if len(shape) == 1 else list(shape)
 
 
-def _file_of(array):
-    """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
-    root = mapping_of(array)
-    if root is None:
-        return None
-    if not array.flags.c_contiguous or array.dtype.byteorder == ">":
-        return None
-    path = os.fspath(root.filename)
-    try:
-        with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            if version == (1, 0):
-                header = np.lib.format.read_array_header_1_0(file)
-            else:
-                header = np.lib.format.read_array_header_2_0(file)
-            start = file.tell()
-    except (OSError, ValueError):
-        return None
-    first = np.frombuffer(root._mmap, np.uint8).ctypes.data
-    # The mapping begins at a multiple of the granularity before the data.
-    mapped = start - start % mmap.ALLOCATIONGRANULARITY
-    if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
-        return None
-    # Another file may have the name by now.
-    if not maps(root):
-        return None
-    if root.mode != "r" and root.mode != "c":
-        root.flush()
-    # Changes of a private mapping are in memory only.
-    return path if root.mode != "c" else None
-
-
 def _of_path(path, wanted, stage):
     suffix = pathlib.PurePath(path).suffix.lower()
-    if suffix in _TIFF:
+    if suffix in _geotiff.READ:
         with _geotiff.opened(path) as file:
             return _of_tiff(file, path, wanted, stage)
     if suffix == ".zarr" or _is_in_zarr(path):
@@ -528,7 +489,7 @@ def _check_stored(name, array, source, stage):
     sizes = array.encoding.get("chunksizes") or array.encoding.get("chunks") or ()
     if all(isinstance(size, int) for size in sizes):
         check_chunks(name, array.dtype.itemsize, sizes, stage.memory)
-    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _TIFF:
+    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _geotiff.READ:
         with contextlib.suppress(FileError), _geotiff.opened(source) as file:
             _geotiff.check_blocks(file, source, stage.memory)
 

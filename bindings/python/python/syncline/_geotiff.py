@@ -9,11 +9,15 @@ import numpy as np
 
 from ._errors import ArrayError, FileError, GeoreferenceWarning, MemoryBoundError
 from ._files import package
-from ._meaning import warn
+from ._meaning import attributes_of, warn
 from ._windows import bounded_cache, check_chunks, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
+
+#: The suffixes of files that are written, and those of files that are read.
+SUFFIXES = (".tif", ".tiff")
+READ = (*SUFFIXES, ".vrt")
 
 #: How deeply VRTs are in VRTs, at most, whose sources are looked at.
 _DEPTH = 4
@@ -326,7 +330,7 @@ def place_of(field):
     array = field.origin
     if array is None:
         return {}
-    attributes, coordinates = dict(getattr(array, "attrs", {})), getattr(array, "coords", {})
+    attributes, coordinates = attributes_of(array), getattr(array, "coords", {})
     mapping, crs = _mapping(field.name, array, attributes, coordinates)
     transform = _six(mapping.get("GeoTransform"), is_gdal=True) or _six(attributes.get("transform"))
     # xarray makes up coordinates that are not there.

@@ -26,7 +26,7 @@ import warnings
 import numpy as np
 
 from ._errors import ArrayError, NodataWarning
-from ._windows import windows
+from ._windows import COMPARED, windows
 
 #: The attributes that name a number which means no data, the one that counts first.
 NODATA = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals")
@@ -44,9 +44,6 @@ _OF_NETCDF = ("_NC", "_Netcdf4")
 
 #: What an encoding says that is no matter of numbers: the names of coordinates.
 _KEPT_ENCODING = ("coordinates", "grid_mapping")
-
-#: The bytes that are compared at once with numbers that mean no data.
-_COMPARED = 4 << 20
 
 #: The largest whole number that means no data, as descriptions have real numbers.
 _MOST = 1 << 53
@@ -272,7 +269,7 @@ class Meaning:
     def _check(self, part):
         if not (self._others or self._is_huge) and self._low is None and self._high is None:
             return
-        for window in windows(part.shape, part.itemsize, most=_COMPARED):
+        for window in windows(part.shape, part.itemsize, most=COMPARED):
             some = part[window]
             if self._is_huge:
                 half = self.nodata / 2

@@ -132,7 +132,7 @@ class Output:
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
         self._chunks, self._stage = None, stage
         self._overwrite = overwrite
-        if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
+        if self.suffix not in (".npy", ".zarr", *_geotiff.SUFFIXES):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
         if self.path != given and self.suffix != ".zarr":
             raise OutputError(f"the output {given} is the name of a folder, not of a file")
@@ -164,7 +164,7 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         if self._is_folder and _is_foreign(self.target):
             raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
-        for path in _geotiff.beside(self.target) if self.suffix in (".tif", ".tiff") else ():
+        for path in _geotiff.beside(self.target) if self.suffix in _geotiff.SUFFIXES else ():
             _syncline.check_replaceable(path)
         self.npy = self._stage.file()
 
@@ -182,7 +182,7 @@ class Output:
         dimensions = len(field.shape)
         if dimensions == 1:
             raise OutputError("a field of one dimension has no output: give it as u[None, :]")
-        if self.suffix in (".tif", ".tiff") and dimensions != 2:
+        if self.suffix in _geotiff.SUFFIXES and dimensions != 2:
             raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")

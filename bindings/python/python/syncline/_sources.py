@@ -230,3 +230,35 @@ def maps(mapping):
     except (OSError, ValueError):
         return False
     return False
+
+
+def npy_of(array):
+    """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
+    root = mapping_of(array)
+    if root is None:
+        return None
+    if not array.flags.c_contiguous or array.dtype.byteorder == ">":
+        return None
+    path = os.fspath(root.filename)
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            if version == (1, 0):
+                header = np.lib.format.read_array_header_1_0(file)
+            else:
+                header = np.lib.format.read_array_header_2_0(file)
+            start = file.tell()
+    except (OSError, ValueError):
+        return None
+    first = np.frombuffer(root._mmap, np.uint8).ctypes.data
+    # The mapping begins at a multiple of the granularity before the data.
+    mapped = start - start % mmap.ALLOCATIONGRANULARITY
+    if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
+        return None
+    # Another file may have the name by now.
+    if not maps(root):
+        return None
+    if root.mode != "r" and root.mode != "c":
+        root.flush()
+    # Changes of a private mapping are in memory only.
+    return path if root.mode != "c" else None

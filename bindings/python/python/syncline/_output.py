@@ -148,6 +148,8 @@ class Output:
         self.home = os.path.realpath(folder_of(target))
         # The sweep may call a function that changes the current folder.
         self.target = os.path.join(self.home, os.path.basename(target))
+        # Whether all is there but the name.
+        self._is_whole = False
         # Whether the native part writes it.
         self.is_direct = self.suffix == ".npy"
         if self.is_direct:
@@ -223,6 +225,7 @@ class Output:
                 shutil.copyfile(self.npy, self._part)
             else:
                 _geotiff.write(self._part, result, field, self._stage)
+            self._is_whole = True
             self._replace(self._part)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
@@ -233,9 +236,11 @@ class Output:
     def keep(self):
         """Keep what the native part has written for this file; return where, as one sentence.
 
-        There is none if it has written the file itself, or nothing.
+        There is none if it has written the file itself, or nothing, or if the result has its place.
         """
         if self.is_direct or not os.path.lexists(self.npy):
+            return []
+        if self._is_whole and not os.path.lexists(self._part):
             return []
         return [f"the result is in {self._stage.keep(self.npy, os.path.basename(self.target))}"]
 

@@ -91,6 +91,7 @@ def test_geotiff(tmp_path, u, expected):
         (10.0, (10.0, 0, 0.01), False),  # turned by a hundredth of a degree
         (10.0, (10.0, 0, 1e-5), True),
         (10.0, (0.0, 0, 0), False),
+        (0.0, (0.0, 0, 0), True),  # of no size, but the same
     ],
 )
 def test_places_are_compared_in_pixels(tmp_path, step, other, is_there):

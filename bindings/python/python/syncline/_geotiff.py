@@ -196,7 +196,7 @@ def check(path, field, stage):
         wanted = file.crs or file.gcps[1]
     forget(path)
     with opened(path) as file:
-        is_held = _is_same_crs(wanted, file.crs or file.gcps[1])
+        is_held = not wanted or _is_same_crs(wanted, file.crs or file.gcps[1])
     os.remove(path)
     if not is_held:
         warn(
@@ -287,10 +287,12 @@ def check_place(field, other):
         raise ArrayError(
             f"{other.name} is not where {field.name} is: they have other ground control points"
         )
-    (height, width), there = field.shape, two["transform"]
+    height, width = field.shape
     rows, columns = np.array([0, 0, height, height]), np.array([0, width, 0, width])
-    x, y = _placed(there, rows, columns)
-    if one["crs"] != two["crs"] or not _are_at(one["transform"], rows, columns, x, y):
+    x, y = _placed(two["transform"], rows, columns)
+    is_there = one["transform"] == two["transform"]
+    is_there |= _are_at(one["transform"], rows, columns, x, y)
+    if one["crs"] != two["crs"] or not is_there:
         raise ArrayError(
             f"{other.name} is not where {field.name} is: it has the CRS {two['crs']} and the "
             f"transform {tuple(two['transform'])[:6]}, not {one['crs']} and "

@@ -281,7 +281,7 @@ def test_blocks_of_an_output_fit_the_memory(tmp_path, rng, strict, blocks):
     facts = {"driver": "GTiff", "height": 512, "width": 512, "count": 1, "compress": "deflate"}
     with rasterio.open(tmp_path / "u.tif", "w", dtype="uint8", **facts, **blocks) as file:
         file.write(values, 1)
-    shapes = []
+    shapes, expected = [], syncline.sweep(mean, values.astype("f8"), iterations=1)
     for memory in ("2M", "64M"):
         # Of the source a block has an eighth of the bytes.
         options = {"dtype": "float64", "memory": memory, "overwrite": True}
@@ -289,7 +289,6 @@ def test_blocks_of_an_output_fit_the_memory(tmp_path, rng, strict, blocks):
         with rasterio.open(tmp_path / "o.tif") as file:
             shapes.append(file.block_shapes[0])
             assert file.compression.name == "deflate"
-            expected = syncline.sweep(mean, values.astype("f8"), iterations=1)
             assert same(file.read(1), expected)
     given = blocks["blockysize"], blocks.get("blockxsize", 512)
     assert math.prod(shapes[0]) * 8 * 3 <= 2 << 20 and shapes[1] == given

@@ -1,6 +1,5 @@
 """The arrays that users give: each kind is read as it is, and the result is of that kind."""
 
-import contextlib
 import os
 import pathlib
 import shutil
@@ -11,6 +10,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 import syncline
+import syncline._files
 from conftest import mean, same
 
 
@@ -309,7 +309,7 @@ def rasterio_is_here():
     return True
 
 
-def test_coefficients_of_xarray_are_aligned_by_their_dimensions(u):
+def test_arrays_of_xarray_are_aligned_by_their_dimensions(tmp_path, u):
     xarray = pytest.importorskip("xarray")
     rows, columns = map(np.arange, u.shape)
     field = xarray.DataArray(u, dims=("y", "x"), coords={"y": rows, "x": columns})
@@ -331,6 +331,24 @@ def test_coefficients_of_xarray_are_aligned_by_their_dimensions(u):
     ):
         with pytest.raises(syncline.ArrayError, match=told):
             syncline.sweep(kernel, field, wrong, iterations=1)
+    pytest.importorskip("zarr")
+    names = iter("abcdefgh")
+
+    def stored(array):
+        path = str(tmp_path / f"{next(names)}.zarr")
+        array.rename("w").to_dataset().to_zarr(path, consolidated=False)
+        return path
+
+    # By their paths, too: what counts is what was opened.
+    turned, flipped = stored(weights.T), stored(weights[::-1])
+    for first in (field, stored(field)):
+        for fits in (turned, f"{turned}/w", weights.T):
+            assert np.array_equal(syncline.sweep(kernel, first, fits, iterations=1), expected)
+        for wrong in (flipped, f"{flipped}/w", weights[::-1]):
+            with pytest.raises(syncline.ArrayError, match="coordinate y of c is not that of u"):
+                syncline.sweep(kernel, first, wrong, iterations=1)
+    made = syncline.sweep(lambda u, v: (u + v, v + u), (field, turned), iterations=1)[1]
+    assert made.dims == ("y", "x") and np.array_equal(made, expected)
     # What has no coordinates fits, and so does a plain array.
     for fits in (weights.drop_vars(["x", "y"]), weights.values):
         assert np.array_equal(syncline.sweep(kernel, field, fits, iterations=1), expected)
@@ -431,6 +449,35 @@ def test_what_a_killed_run_has_left_goes(tmp_path, u):
     assert os.listdir(tmp_path) == ["o.zarr"]
 
 
+@pytest.mark.parametrize(
+    "host, boot, is_left",
+    [
+        (None, None, False),
+        (None, "an earlier boot", False),
+        # The locks of many network file systems are local to each host.
+        ("another-host", "its boot", True),
+        # A container has a name of its own, and the locks of its host.
+        ("container", None, False),
+        ("", "", True),
+    ],
+)
+def test_only_folders_of_processes_that_are_known_to_be_dead_are_removed(
+    tmp_path, host, boot, is_left
+):
+    mine = syncline._files.machine()
+    folder = tmp_path / ".syncline-1"
+    folder.mkdir()
+    said = "\n".join([mine[0] if host is None else host, mine[1] if boot is None else boot])
+    (folder / "locked").write_text(said)
+    with syncline._files.Stage(tmp_path / "o.npy") as stage:
+        own = pathlib.Path(stage.file()).parent
+        assert (own / "locked").read_text().split("\n") == list(mine)
+        assert folder.exists() == is_left
+        with syncline._files.Stage(tmp_path / "p.npy") as other:
+            other.file()
+            assert own.exists(), "it is locked"
+
+
 @pytest.mark.filterwarnings("error")
 def test_coordinates_that_xarray_would_change_are_refused(tmp_path):
     xarray, pandas = pytest.importorskip("xarray"), pytest.importorskip("pandas")
@@ -478,6 +525,7 @@ def test_outputs_are_replaced_as_a_whole(tmp_path, u, suffix):
     output, mine = tmp_path / f"o{suffix}", tmp_path / f"o{suffix}.part"
     mine.write_text("precious")
     syncline.sweep(mean, u, iterations=1, output=output)
+    old, new = (syncline.sweep(mean, u, iterations=n) for n in (1, 2))
     # Interrupts before and after each step of the replacement.
     for name in ("replace", "rename"):
         for after in (False, True):
@@ -494,10 +542,20 @@ def test_outputs_are_replaced_as_a_whole(tmp_path, u, suffix):
             with pytest.MonkeyPatch.context() as patch:
                 # Not `os` itself, which zarr uses as well.
                 patch.setattr(syncline._output, "os", Interrupted())
-                with contextlib.suppress(KeyboardInterrupt):
+                try:
                     syncline.sweep(mean, u, iterations=2, output=output, overwrite=True)
-            assert syncline.sweep(mean, output, iterations=0).shape == u.shape
+                    notes = []
+                except KeyboardInterrupt as error:
+                    notes = getattr(error, "__notes__", [])
+            # Either the result is in its place, or the old one, and the new one is kept.
+            for note in notes:
+                kept = note.removeprefix("the result is in ")
+                assert same(np.load(kept), new)
+                os.remove(kept)
+            there = syncline.sweep(mean, output, iterations=0)
+            assert same(there, old if notes else new)
             assert sorted(os.listdir(tmp_path)) == [output.name, mine.name]
+            syncline.sweep(mean, u, iterations=1, output=output, overwrite=True)
     assert mine.read_text() == "precious"
 
 

@@ -1,11 +1,14 @@
 """GeoTIFF: what a file says beside its numbers is kept, or refused."""
 
+import contextlib
 import os
+import resource
 import warnings
 
 import numpy as np
 import pytest
 import syncline
+import syncline._geotiff
 from conftest import mean, same
 
 rasterio = pytest.importorskip("rasterio")
@@ -74,6 +77,37 @@ def test_geotiff(tmp_path, u, expected):
                 setattr(file, change, (2.0,))
         with pytest.raises(syncline.ArrayError, match=change.rstrip("s")):
             syncline.sweep(lambda a, f: a + f, path, other, iterations=1)
+
+
+@pytest.mark.parametrize(
+    "step, other, is_there",
+    [
+        (1e-6, (1e-6, 8.0, 0), False),  # of whole pixels, of a millionth of a degree
+        (0.00027778, (0.000287, 0, 0), False),
+        (1e-6, (1e-6, 0.001, 0), True),
+        (10.0, (10.0, 1e-5, 0), True),  # noise of a tenth of a millimetre
+        (10.0, (10.0, 0.02, 0), False),
+        (10.0, (-10.0, 0, 0), False),  # flipped
+        (10.0, (10.0, 0, 0.01), False),  # turned by a hundredth of a degree
+        (10.0, (10.0, 0, 1e-5), True),
+        (10.0, (0.0, 0, 0), False),
+        (0.0, (0.0, 0, 0), True),  # of no size, but the same
+    ],
+)
+def test_places_are_compared_in_pixels(tmp_path, step, other, is_there):
+    from rasterio.transform import Affine
+
+    size, moved, angle = other
+    place = Affine(step, 0, 7, 0, -step, 50)
+    there = Affine(step, 0, 7 + moved * step, 0, -size, 50 - moved * step)
+    there *= Affine.rotation(angle)
+    paths = [tmp_path / "u.tif", tmp_path / "f.tif"]
+    for path, transform in zip(paths, (place, there)):
+        written(path, np.ones((400, 400)), crs="EPSG:4326", transform=transform).close()
+    for one, two in (paths, paths[::-1]):
+        told = pytest.raises(syncline.ArrayError, match="is not where u is")
+        with contextlib.nullcontext() if is_there else told:
+            syncline.sweep(lambda u, f: u + f, one, two, iterations=1)
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -237,6 +271,62 @@ def test_a_data_array_goes_to_geotiff_with_its_place(tmp_path, u):
         assert sweep(full.drop_vars("spatial_ref"))[0] is None
 
 
+ROTATED = {
+    "grid_mapping_name": "rotated_latitude_longitude",
+    "grid_north_pole_latitude": 39.25,
+    "grid_north_pole_longitude": -162.0,
+}
+
+
+@pytest.mark.parametrize(
+    "said, is_kept",
+    [
+        (ROTATED, False),
+        ({"spatial_ref": "EPSG:8357"}, False),
+        # Without names and the order of axes, but the same.
+        ({"spatial_ref": "OGC:CRS84"}, True),
+        ({"spatial_ref": "+proj=longlat +R=6371229"}, True),
+        ({"grid_mapping_name": "latitude_longitude"}, True),
+        ({"spatial_ref": "EPSG:32633"}, True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_crs_that_a_geotiff_cannot_hold_is_told(tmp_path, u, said, is_kept):
+    xarray = pytest.importorskip("xarray")
+    if "grid_mapping_name" in said:
+        pytest.importorskip("pyproj")
+    output = tmp_path / "o.tif"
+    coords = {"y": -np.arange(40.0), "x": np.arange(50.0), "spatial_ref": ((), 0, said)}
+    warned = pytest.warns(syncline.GeoreferenceWarning, match="holds no such CRS")
+    with warnings.catch_warnings() if is_kept else warned:
+        if is_kept:
+            warnings.simplefilter("error", syncline.GeoreferenceWarning)
+        field = xarray.DataArray(u, coords, ("y", "x"))
+        syncline.sweep(mean, field, iterations=0, output=output)
+    assert os.listdir(tmp_path) == ["o.tif"]
+    assert told(output)[0] or not is_kept
+    if said is ROTATED:
+        # As GDAL writes it, beside the file.
+        path = tmp_path / "u.tif"
+        crs = pytest.importorskip("pyproj").CRS.from_cf(said).to_wkt()
+        written(path, u, crs=crs, transform=rasterio.Affine(1, 0, 5, 0, -1, 7)).close()
+        with pytest.warns(syncline.GeoreferenceWarning, match="holds no such CRS"):
+            syncline.sweep(mean, path, iterations=0, output=output, overwrite=True)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_place_of_a_variable_of_netcdf4_is_not_lost_without_a_word(tmp_path, u):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "u.nc", "w") as file:
+        for name, length in zip("yx", u.shape):
+            file.createDimension(name, length)
+        variable = file.createVariable("u", "f8", ("y", "x"))
+        variable[:] = u
+        variable.grid_mapping = "crs"
+        with pytest.warns(syncline.GeoreferenceWarning, match="grid mapping crs, which is not"):
+            syncline.sweep(mean, variable, iterations=0, output=tmp_path / "o.tif")
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_the_place_goes_by_zarr(tmp_path, u):
     pytest.importorskip("zarr")
@@ -346,6 +436,34 @@ def test_a_part_of_a_rotated_picture_has_no_transform_of_the_whole(tmp_path, u):
     with pytest.warns(syncline.GeoreferenceWarning, match="a part of another array"):
         syncline.sweep(mean, whole[1:, 2:], iterations=1, output=output, overwrite=True)
     assert told(output)[1].is_identity
+
+
+@pytest.mark.parametrize("profile", [{}, {"tiled": True, "blockxsize": 64, "blockysize": 64}])
+@pytest.mark.parametrize("packed", [{}, {"compress": "deflate"}])
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_file_that_is_not_whole_is_no_result(tmp_path, monkeypatch, rng, profile, packed):
+    path, output = tmp_path / "u.tif", tmp_path / "o.tif"
+    u = rng.normal(size=(100, 300))
+    u[99, 299] = np.nan
+    written(path, u, **profile, **packed).close()
+    syncline.sweep(mean, path, iterations=0, output=output)
+    size, real = output.stat().st_size, syncline._geotiff.write
+    output.unlink()
+    for room in (5000, size // 2, size - 1):
+
+        def write(*args):
+            before = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+            try:
+                real(*args)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+        monkeypatch.setattr(syncline._geotiff, "write", write)
+        with pytest.raises(syncline.FileError, match="cannot write") as error:
+            syncline.sweep(mean, path, iterations=0, output=output)
+        kept = str(error.value).rpartition("the result is in ")[2]
+        assert same(np.load(kept), u) and not output.exists()
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

@@ -196,6 +196,36 @@ def test_packed_numbers_are_refused(u):
     assert syncline.sweep(least, field, iterations=1).attrs == {}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("said", [{"_FillValue": -9999.9}, {"missing_value": np.array([-9999.9])}])
+def test_a_number_of_no_data_is_compared_as_the_elements_have_it(u, dtype, said):
+    xarray = pytest.importorskip("xarray")
+    values = np.abs(u.round())
+    values[2, 3] = -9999.9
+    given = xarray.DataArray(values, attrs=said | {"valid_min": 0.0})
+    if dtype == "int32":
+        with pytest.raises(syncline.ArrayError, match="does not hold -9999.9"):
+            syncline.sweep(mean, given, iterations=1, dtype=dtype)
+        return
+    made = syncline.sweep(mean, given, iterations=1, dtype=dtype)
+    values = values.astype(dtype)
+    assert same(made.values, syncline.sweep(mean, values, iterations=1, nodata=-9999.9))
+    given[5, 5] = -1
+    with pytest.raises(syncline.ArrayError, match="outside of its valid range"):
+        syncline.sweep(mean, given, iterations=1, dtype=dtype)
+
+
+def test_only_what_links_files_of_hdf5_is_no_attribute_of_a_result(tmp_path, u):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "u.zarr", shape=u.shape, chunks=u.shape, dtype=u.dtype)
+    array[:] = u
+    kept = {"CLASS_NAMES": "land, sea", "NAMES": "a", "REFERENCE_LISTS": "b"}
+    links = {"CLASS": "DIMENSION_SCALE", "NAME": "y", "_NCProperties": "v", "_Netcdf4Dimid": 0}
+    array.attrs.update(kept | links)
+    syncline.sweep(mean, array, iterations=0, output=tmp_path / "o.zarr")
+    assert dict(zarr.open_array(tmp_path / "o.zarr", mode="r").attrs) == kept
+
+
 def test_what_is_not_understood_is_told(holed):
     xarray = pytest.importorskip("xarray")
 

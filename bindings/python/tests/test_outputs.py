@@ -10,6 +10,7 @@ import tempfile
 import numpy as np
 import pytest
 import syncline
+import syncline._output
 from conftest import mean, same
 
 
@@ -264,6 +265,24 @@ def test_files_in_a_graph_are_inputs(tmp_path, u):
     assert same(np.load(path), u)
 
 
+def test_the_search_for_files_takes_no_more_than_it_looks_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(syncline._sources, "_MOST", 3000)
+    monkeypatch.setattr(syncline._sources, "_FEW", 100)
+    path, taken = tmp_path / "u.npy", []
+    path.touch()
+
+    class Counted(list):
+        def __iter__(self):
+            return (taken.append(one) or one for one in super().__iter__())
+
+    many = [Counted(object() for _ in range(2000)) for _ in range(50)]
+    assert str(path) in syncline._sources.files_of([many, [str(path)]])
+    assert len(taken) <= 2 * 3000
+    # Numbers lead nowhere.
+    numbers = [list(map(float, range(90))) for _ in range(90)]
+    assert str(path) in syncline._sources.files_of([numbers, many[:1], [[[str(path)]]]])
+
+
 def test_one_output_does_not_lie_in_another(tmp_path, u):
     zarr = pytest.importorskip("zarr")
     zarr.open_group(tmp_path / "o.zarr", mode="w")
@@ -460,6 +479,53 @@ def test_kept_results_have_names_of_their_own(tmp_path, monkeypatch, u):
     kept = sorted((tmp_path / "one").iterdir())
     assert len(kept) == 2 and all(str(path) in str(error.value) for path in kept)
     assert {float(np.load(path)[0, 0] - u[0, 0]) for path in kept} == {1, 2}
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_of_the_last_step_loses_no_result(tmp_path, monkeypatch, u):
+    pytest.importorskip("rasterio")
+    monkeypatch.setattr(syncline._geotiff, "write", interrupted)
+    outputs = [tmp_path / name for name in ("a.tif", "b.tif")]
+    with pytest.raises(KeyboardInterrupt) as error:
+        syncline.sweep(two, (u, u), iterations=1, output=outputs)
+    kept = [note.rpartition("the result is in ")[2] for note in error.value.__notes__]
+    assert [float(np.load(path)[0, 0] - u[0, 0]) for path in kept] == [1, 2]
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(kept)
+
+
+@pytest.mark.parametrize("suffix", suffixes())
+def test_a_relative_path_is_that_of_the_folder_in_which_the_sweep_began(
+    tmp_path, monkeypatch, u, expected, suffix
+):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = f"o{suffix}"
+    field = u
+    with contextlib.suppress(ImportError):
+        import xarray
+
+        field = xarray.DataArray(u)
+    options = {"output": path, "progress": lambda *_: os.chdir(tmp_path / "other")}
+    made = syncline.sweep(mean, field, iterations=5, **options)
+    if isinstance(made, str):
+        assert made == path
+    else:
+        assert same(np.asarray(made), expected)
+    assert os.listdir() == [] and same(read(tmp_path / path), expected)
+
+
+def test_a_folder_that_is_gone_is_an_error_at_the_last_step(tmp_path, u):
+    home, part = tmp_path / "home", tmp_path / "part"
+    home.mkdir()
+    part.touch()
+    with syncline._files.Stage(part) as stage:
+        output = syncline._output.Output(home / "o.npy", stage, True, None)
+        home.rmdir()
+        with pytest.raises(FileNotFoundError):
+            output._replace(str(part))
 
 
 def test_a_result_stays_where_it_is_if_no_name_can_be_had(tmp_path, monkeypatch, u, expected):

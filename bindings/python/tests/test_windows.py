@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import itertools
 import math
+import os
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import syncline
+import syncline._geotiff
 import syncline._windows
 from conftest import mean, same
 from hypothesis import given
@@ -30,9 +32,11 @@ def chunked(draw):
         if draw(st.booleans()):
             chunks.append(draw(st.integers(1, 15)))
             continue
+        empty = draw(st.lists(st.just(0), max_size=2))
         cuts = draw(st.sets(st.integers(1, length - 1), max_size=3)) if length > 1 else set()
         ends = [0, *sorted(cuts), length]
-        chunks.append(tuple(end - first for first, end in itertools.pairwise(ends)))
+        # Dask has empty chunks where a selection has left nothing.
+        chunks.append((*empty, *(end - first for first, end in itertools.pairwise(ends)), *empty))
     return shape, chunks
 
 
@@ -114,6 +118,25 @@ def test_a_window_is_gone_before_the_next_one_is_read(dtype):
         assert len(alive) > 4 and (np.load(copy) == 1).all()
 
 
+@pytest.mark.parametrize("kind", ["masked", "dask", "zarr"])
+def test_a_copy_that_the_memory_has_no_room_for_is_an_error_of_the_package(
+    monkeypatch, tmp_path, rng, kind
+):
+    u = rng.normal(size=(400, 500))
+    given = np.ma.MaskedArray(u, u > 1, fill_value=-1)
+    if kind != "masked":
+        given = pytest.importorskip(kind + ".array" * (kind == "dask"))
+        given = given.from_array(u) if kind == "dask" else given.array(u, chunks=(100, 100))
+
+    def full(*_):
+        raise MemoryError("unable to allocate")
+
+    monkeypatch.setattr(syncline._meaning.Meaning, "numbers", full)
+    with pytest.raises(syncline.MemoryBoundError, match="u does not fit into memory: unable"):
+        syncline.sweep(mean, given, iterations=1, memory="4M", output=tmp_path / "o.npy")
+    assert not os.listdir(tmp_path)
+
+
 def test_a_chunk_that_is_larger_than_its_array_counts_as_a_whole():
     with Stage(None, "64M") as stage:
         with pytest.raises(syncline.MemoryBoundError, match="9000 x 9000"):
@@ -134,7 +157,7 @@ def strict(monkeypatch):
 
 def refuses(array, chunks, memory="100K"):
     """Return whether a sweep over an array is refused because of its chunks, and says which."""
-    with pytest.raises(syncline.MemoryBoundError, match=f"has chunks of {chunks}, and"):
+    with pytest.raises(syncline.MemoryBoundError, match=rf"^\S+ has chunks of {chunks}, and"):
         syncline.sweep(mean, array, iterations=1, memory=memory)
     return True
 
@@ -189,6 +212,29 @@ def virtual(path, source, width, band=1):
     return path
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_sources_that_vrts_share_are_opened_once(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    facts = {"driver": "GTiff", "height": 8, "width": 8, "count": 1, "dtype": "float32"}
+    rasterio.open(tmp_path / "0-0.tif", "w", **facts).close()
+    below = ["0-0.tif"]
+    for level in range(1, 6):
+        names = [f"{level}-{n}.vrt" for n in range(4)]
+        for name in names:
+            text = virtual(tmp_path / name, "SOURCE", 8).read_text()
+            first, source, last = text.partition(text[text.index("<Sim") : text.index("</VRTR")])
+            sources = "".join(source.replace("SOURCE", one) for one in below)
+            (tmp_path / name).write_text(first + sources + last)
+        below = names
+    # The sources of sources, up to some depth.
+    for level, count in ((4, 14), (5, 17)):
+        path = str(tmp_path / f"{level}-0.vrt")
+        with rasterio.open(path) as file:
+            found = [name for name, _, _ in syncline._geotiff._stored(file, path)]
+        assert len(set(found)) == len(found) == count
+        assert str(tmp_path / "0-0.tif") in found or level == 5
+
+
 def test_blocks_of_what_a_vrt_reads_count(tmp_path, rng, strict):
     rasterio = pytest.importorskip("rasterio")
     from rasterio.vrt import WarpedVRT
@@ -225,18 +271,44 @@ def test_blocks_of_what_a_vrt_reads_count(tmp_path, rng, strict):
         syncline.sweep(mean, twice, iterations=1, memory="8M")
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize(
+    "blocks", [{"blockysize": 512}, {"tiled": True, "blockxsize": 512, "blockysize": 256}]
+)
+def test_blocks_of_an_output_fit_the_memory(tmp_path, rng, strict, blocks):
+    rasterio = pytest.importorskip("rasterio")
+    values = (rng.random((512, 512)) * 9).astype("u1")
+    facts = {"driver": "GTiff", "height": 512, "width": 512, "count": 1, "compress": "deflate"}
+    with rasterio.open(tmp_path / "u.tif", "w", dtype="uint8", **facts, **blocks) as file:
+        file.write(values, 1)
+    shapes, expected = [], syncline.sweep(mean, values.astype("f8"), iterations=1)
+    for memory in ("2M", "64M"):
+        # Of the source a block has an eighth of the bytes.
+        options = {"dtype": "float64", "memory": memory, "overwrite": True}
+        syncline.sweep(mean, tmp_path / "u.tif", iterations=1, output=tmp_path / "o.tif", **options)
+        with rasterio.open(tmp_path / "o.tif") as file:
+            shapes.append(file.block_shapes[0])
+            assert file.compression.name == "deflate"
+            assert same(file.read(1), expected)
+    given = blocks["blockysize"], blocks.get("blockxsize", 512)
+    assert math.prod(shapes[0]) * 8 * 3 <= 2 << 20 and shapes[1] == given
+
+
 def test_masked_arrays_are_copied_within_the_bound(tmp_path, rng):
     values = rng.normal(size=(400, 500))
     np.save(tmp_path / "u.npy", values)
     mask = rng.random(values.shape) < 0.1
     expected = syncline.sweep(mean, np.ma.MaskedArray(values, mask, fill_value=-1), iterations=3)
     mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
-    for data in (values, mapped, np.asfortranarray(values)):
-        given = np.ma.MaskedArray(data, mask, fill_value=-1)
+    line = values.reshape(-1)
+    for data in (values, mapped, np.asfortranarray(values), line, line[::-1]):
+        given = np.ma.MaskedArray(data, mask.reshape(data.shape), fill_value=-1)
         with Stage(None, "4M") as stage:
             opened = open_array(given, Wanted("u"), stage)
-            assert opened.is_copied
-            assert same(np.load(opened.given()), given.filled())
+            assert opened.is_copied and opened.shape == data.shape
+            assert same(np.load(opened.given()), np.atleast_2d(given.filled()))
+        if data.ndim == 1:
+            continue
         result = syncline.sweep(mean, given, iterations=3, memory="4M")
         assert same(result.data, expected.data) and (result.mask == mask).all()
     with pytest.raises(syncline.ArrayError, match="has masked points"):

@@ -26,7 +26,6 @@ file beside the output first.
 """
 
 import contextlib
-import mmap
 import numbers
 import os
 import pathlib
@@ -47,18 +46,12 @@ from ._meaning import (
     package_of,
     refuse_masks_in,
 )
-from ._sources import ZARR, files_of, mapping_of, maps
+from ._sources import ZARR, files_of, mapping_of, npy_of
 from ._values import DTYPES
-from ._windows import check_chunks, windows
-
-#: The bytes that are compared at once.
-_COMPARED = 4 << 20
+from ._windows import COMPARED, check_chunks, windows
 
 #: The packages whose arrays are read in parts.
 _LAZY = ("dask", "h5netcdf", "h5py", "netCDF4", "zarr")
-
-#: The suffixes of files that rasterio opens.
-_TIFF = (".tif", ".tiff", ".vrt")
 
 #: How an array is made of files that are read by other packages.
 _READERS = {
@@ -120,7 +113,8 @@ class Given:
     def given(self):
         """Return what the native part takes: a path, or the type, the dimensions and the bytes."""
         if self.is_copied:
-            self._given = self._given()
+            with _within_memory(self.name):
+                self._given = self._given()
         return self._given
 
 
@@ -129,11 +123,12 @@ class Wanted:
 
     With ``is_whole`` that is all that the sweep knows of it, as the kernel is a description. An
     array that is no field may be of bool, a mask: it has 0 and 1 of uint8, and ``is_mask`` is set.
+    An array of xarray is aligned with the one that ``first`` was made of, if that is one, too.
     """
 
     def __init__(self, name, dtype=None, nodata=None, is_whole=False, is_field=True):
         self.name, self.dtype, self.nodata, self.is_whole = name, dtype, nodata, is_whole
-        self.is_field, self.is_mask = is_field, False
+        self.is_field, self.is_mask, self.first = is_field, False, None
 
     def meaning(self, dtype, attributes=(), encoding=()):
         """Return what the numbers of an array of a type mean."""
@@ -144,18 +139,29 @@ class Wanted:
         return Meaning(self.name, dtype, kind, *told)
 
 
-def open_array(array, wanted, stage):
-    """Return an array of the user, whatever it is, as `Given`."""
+def open_array(array, wanted, stage, first=None):
+    """Return an array of the user, whatever it is, as `Given`; ``first`` is the first field."""
+    wanted.first = first
     try:
-        given = _opened(array, wanted, stage)
+        with _within_memory(wanted.name):
+            given = _opened(array, wanted, stage)
     except Error:
         raise
-    except MemoryError as error:
-        raise MemoryBoundError(f"{wanted.name} does not fit into memory: {error}") from error
     except Exception as error:  # of the package that has made it
         raise _unread(wanted.name, error) from error
     given.source = array
     return given
+
+
+@contextlib.contextmanager
+def _within_memory(name):
+    """Turn the error of an array that has no room in memory into one of the package."""
+    try:
+        yield
+    except Error:
+        raise  # it is told already
+    except MemoryError as error:
+        raise MemoryBoundError(f"{name} does not fit into memory: {error}") from error
 
 
 def _unread(name, error):
@@ -234,10 +240,10 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
         _check_shape(name, shape)
         if not stage.holds(array.size * meaning.target.itemsize):
             # With the number in place of its mask it is a copy, which is on file.
-            read = array.reshape(dims).__getitem__
+            rows = array.reshape(dims)
             facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
             sizes = {"numbers": meaning.numbers, "itemsize": array.itemsize}
-            copy = stage.copier(name, dims, kind, read, _pages(array), **sizes)
+            copy = stage.copier(name, dims, kind, rows.__getitem__, _pages(rows), **sizes)
             return Given(name, kind, shape, copy, wrap, **facts)
     array = meaning.numbers(array)
     kind = _type(name, array.dtype if wanted.dtype is None else wanted.dtype)
@@ -246,7 +252,7 @@ def _of_numpy(array, wanted, meaning, stage, wrap=None, told=(), origin=None):
     _check_shape(name, shape)
     mapping = mapping_of(array)
     facts = {"origin": origin, "nodata": meaning.nodata, "told": told}
-    path = _file_of(array) if array.dtype == kind else None
+    path = npy_of(array) if array.dtype == kind else None
     if path is not None and array.ndim > 1:
         return Given(name, kind, shape, path, wrap, array, **facts)
     is_as_needed = array.flags.c_contiguous and array.flags.aligned
@@ -303,7 +309,7 @@ def _of_masked(array, wanted, stage, told=()):
 
 def _has(array, number):
     """Return whether points of an array with a mask that have data have a number, or NaN."""
-    parts = (array[window] for window in windows(array.shape, array.itemsize, most=_COMPARED))
+    parts = (array[window] for window in windows(array.shape, array.itemsize, most=COMPARED))
     is_nan = number != number
     found = (part != part if is_nan else part == number for part in parts)
     return any(np.ma.filled(one, False).any() for one in found)
@@ -320,41 +326,9 @@ def _at_least_two(shape):
     return [1, *shape] if len(shape) == 1 else list(shape)
 
 
-def _file_of(array):
-    """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
-    root = mapping_of(array)
-    if root is None:
-        return None
-    if not array.flags.c_contiguous or array.dtype.byteorder == ">":
-        return None
-    path = os.fspath(root.filename)
-    try:
-        with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            if version == (1, 0):
-                header = np.lib.format.read_array_header_1_0(file)
-            else:
-                header = np.lib.format.read_array_header_2_0(file)
-            start = file.tell()
-    except (OSError, ValueError):
-        return None
-    first = np.frombuffer(root._mmap, np.uint8).ctypes.data
-    # The mapping begins at a multiple of the granularity before the data.
-    mapped = start - start % mmap.ALLOCATIONGRANULARITY
-    if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
-        return None
-    # Another file may have the name by now.
-    if not maps(root):
-        return None
-    if root.mode != "r" and root.mode != "c":
-        root.flush()
-    # Changes of a private mapping are in memory only.
-    return path if root.mode != "c" else None
-
-
 def _of_path(path, wanted, stage):
     suffix = pathlib.PurePath(path).suffix.lower()
-    if suffix in _TIFF:
+    if suffix in _geotiff.READ:
         with _geotiff.opened(path) as file:
             return _of_tiff(file, path, wanted, stage)
     if suffix == ".zarr" or _is_in_zarr(path):
@@ -477,6 +451,8 @@ def _of_xarray(array, wanted, stage):
         raise ArrayError(
             f"{name} is a {type(array).__name__}, and no array of xarray{_contents(array)}"
         )
+    if wanted.first is not None and is_data_array(wanted.first.origin):
+        array = aligned(array, name, wanted.first.origin, wanted.first.name)
     meaning = wanted.meaning(array.dtype, array.attrs, array.encoding)
 
     def wrap(result):
@@ -513,7 +489,7 @@ def _check_stored(name, array, source, stage):
     sizes = array.encoding.get("chunksizes") or array.encoding.get("chunks") or ()
     if all(isinstance(size, int) for size in sizes):
         check_chunks(name, array.dtype.itemsize, sizes, stage.memory)
-    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _TIFF:
+    if isinstance(source, str) and pathlib.PurePath(source).suffix.lower() in _geotiff.READ:
         with contextlib.suppress(FileError), _geotiff.opened(source) as file:
             _geotiff.check_blocks(file, source, stage.memory)
 

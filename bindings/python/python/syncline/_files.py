@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import functools
 import importlib
 import math
 import operator
@@ -32,7 +33,7 @@ class Stage:
     """Folders for temporary files, beside the outputs; removed at the end, whatever happens.
 
     If the process is killed, the next one that has its output there removes them: a file in each of
-    them is locked as long as its process lives.
+    them names the machine, and is locked as long as its process lives.
     """
 
     def __init__(self, output, memory=None):
@@ -125,6 +126,8 @@ class Stage:
                 self._locks.append(open(made, "w"))  # noqa: SIM115
                 with contextlib.suppress(OSError):  # of file systems without locks
                     fcntl.flock(self._locks[-1], fcntl.LOCK_EX)
+                    self._locks[-1].write("\n".join(machine()))
+                    self._locks[-1].flush()
                     # Only now: others take what they can lock for left.
                     os.rename(made, os.path.join(folder, "locked"))
         self._files += 1
@@ -237,14 +240,33 @@ def _write(file, values, at):
         values, at = values[done:], at + done
 
 
+@functools.cache
+def machine():
+    """Return the name of the host, and what names its system as long as that runs."""
+    host = os.uname().nodename
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return host, file.read().strip()
+    except OSError:
+        return host, host
+
+
 def _remove_left(home):
-    """Remove the temporary folders of processes that were killed."""
+    """Remove the temporary folders of processes that were killed.
+
+    Many network file systems lock a file for one host only, so that what can be locked may be in
+    use on another one. A container has the locks of its host, and maybe another name.
+    """
+    host, boot = machine()
     for name in os.listdir(home):
         if name.startswith(_PREFIX):
-            with contextlib.suppress(OSError):  # it is of another user, or being made
+            # It is of another user, or being made.
+            with contextlib.suppress(OSError, ValueError):
                 with open(os.path.join(home, name, "locked"), "r+") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(os.path.join(home, name), ignore_errors=True)
+                    of_host, of_boot = lock.read().split("\n")
+                    if of_host == host or of_boot == boot:
+                        shutil.rmtree(os.path.join(home, name), ignore_errors=True)
 
 
 def path_of(name, value):

@@ -7,16 +7,23 @@ import warnings
 
 import numpy as np
 
-from ._errors import ArrayError, FileError, GeoreferenceWarning
+from ._errors import ArrayError, FileError, GeoreferenceWarning, MemoryBoundError
 from ._files import package
-from ._meaning import warn
+from ._meaning import attributes_of, warn
 from ._windows import bounded_cache, check_chunks, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
 
+#: The suffixes of files that are written, and those of files that are read.
+SUFFIXES = (".tif", ".tiff")
+READ = (*SUFFIXES, ".vrt")
+
 #: How deeply VRTs are in VRTs, at most, whose sources are looked at.
 _DEPTH = 4
+
+#: How far a coordinate may be from where its point is, in pixels.
+_UNEVEN = 0.01
 
 #: What readers write beside a file about its numbers: overviews, a mask, statistics.
 _SIDECARS = (".ovr", ".msk", ".aux.xml")
@@ -132,28 +139,41 @@ def _itemsize(dtype):
         return 8
 
 
-def _stored(file, path, seen=()):
+def _stored(file, path):
     """Yield of a file and of its sources the path, the shape of a block and the bytes of a point.
 
     What cannot be opened is left out: to read it is an error of its own.
     """
+    import rasterio
+
+    yield from _stored_in(file, path)
+    while getattr(file, "src_dataset", None) is not None:
+        file = file.src_dataset
+        yield from _stored_in(file, file.name)
+    # Level by level, so that each source is opened once.
+    seen, level = {file.name}, _sources_in(file)
+    for _ in range(_DEPTH):
+        below = []
+        for source in level:
+            if source in seen or source.endswith(_SIDECARS):
+                continue
+            seen.add(source)
+            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
+                yield from _stored_in(one, source)
+                below += _sources_in(one)
+        level = below
+
+
+def _sources_in(file):
+    return file.files if file.driver == "VRT" else []
+
+
+def _stored_in(file, path):
     # Bands that are stored point by point are decoded together.
     is_by_points = file.tags(ns="IMAGE_STRUCTURE").get("INTERLEAVE") == "PIXEL"
     itemsizes = [_itemsize(dtype) for dtype in file.dtypes]
     for blocks, itemsize in set(zip(map(tuple, file.block_shapes), itemsizes)):
         yield path, blocks, sum(itemsizes) if is_by_points else itemsize
-    warped = getattr(file, "src_dataset", None)
-    if warped is not None:
-        yield from _stored(warped, warped.name)
-    elif file.driver == "VRT" and len(seen) < _DEPTH:
-        import rasterio
-
-        seen = (*seen, file.name)
-        for source in file.files:
-            if source in seen or source.endswith(_SIDECARS):
-                continue
-            with contextlib.suppress(rasterio.errors.RasterioError), rasterio.open(source) as one:
-                yield from _stored(one, source, seen)
 
 
 @contextlib.contextmanager
@@ -167,25 +187,51 @@ def opened(path):
         raise FileError(f"cannot read {path}: {error}") from error
 
 
-def check(path, field):
-    """Make and remove a file without numbers: what it cannot say is an error."""
-    with _created(path, field, sparse_ok=True):
-        pass
+def check(path, field, stage):
+    """Make and remove a file without numbers: what it cannot say is an error.
+
+    A CRS that it cannot hold is warned of: GDAL writes that to another file, beside it.
+    """
+    with _created(path, field, stage, sparse_ok=True) as file:
+        wanted = file.crs or file.gcps[1]
+    forget(path)
+    with opened(path) as file:
+        is_held = not wanted or _is_same_crs(wanted, file.crs or file.gcps[1])
     os.remove(path)
+    if not is_held:
+        warn(
+            f"the CRS of {field.name} is {wanted}, but a GeoTIFF holds no such CRS: its output has "
+            "none, or a part of it",
+            GeoreferenceWarning,
+        )
 
 
-def write(path, result, field, most):
-    """Write a result by windows of `most` bytes."""
+def _is_same_crs(one, two):
+    """Return whether a CRS is another one; names and the order of axes do not count."""
+    return one == two or bool(one and two and one.to_proj4() == two.to_proj4())
+
+
+def write(path, result, field, stage):
+    """Write a result by windows."""
+    most = stage.window
     with warnings.catch_warnings():
         # The user has been told.
         warnings.simplefilter("ignore", GeoreferenceWarning)
-        with bounded_cache(most), _created(path, field) as file:
-            for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
-                file.write(result[window], 1, window=window)
+        with bounded_cache(most):
+            with _created(path, field, stage) as file:
+                for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
+                    file.write(result[window], 1, window=window)
+            # Blocks are written until the file is closed, and rasterio tells no error of closing.
+            with opened(path) as file:
+                sizes = zip(result.shape, file.block_shapes[0])
+                last = tuple(slice((n - 1) // size * size, n) for n, size in sizes)
+                is_whole = np.array_equal(file.read(1, window=last), result[last], equal_nan=True)
+            if not is_whole:
+                raise FileError("its last block could not be written")
 
 
 @contextlib.contextmanager
-def _created(path, field, **options):
+def _created(path, field, stage, **options):
     """Make a file for a field, with all that its own file said, or with its place."""
     import rasterio
 
@@ -195,6 +241,13 @@ def _created(path, field, **options):
     nodata = field.nodata
     if nodata is None and field.is_decoded and np.dtype(field.dtype).kind == "f":
         nodata = np.nan
+    blocks = profile.get("blockysize", 1), profile.get("blockxsize", width)
+    try:
+        check_chunks(path, np.dtype(field.dtype).itemsize, blocks, stage.memory)
+    except MemoryBoundError:
+        # Other blocks than those of the source: GDAL writes small strips.
+        for key in ("blockxsize", "blockysize", "tiled"):
+            profile.pop(key, None)
     profile |= {"driver": "GTiff", "dtype": field.dtype, "count": 1, "nodata": nodata}
     profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER", **options}
     with rasterio.open(path, "w", **profile) as file:
@@ -234,12 +287,31 @@ def check_place(field, other):
         raise ArrayError(
             f"{other.name} is not where {field.name} is: they have other ground control points"
         )
-    if one["crs"] != two["crs"] or not one["transform"].almost_equals(two["transform"]):
+    height, width = field.shape
+    rows, columns = np.array([0, 0, height, height]), np.array([0, width, 0, width])
+    x, y = _placed(two["transform"], rows, columns)
+    is_there = one["transform"] == two["transform"]
+    is_there |= _are_at(one["transform"], rows, columns, x, y)
+    if one["crs"] != two["crs"] or not is_there:
         raise ArrayError(
             f"{other.name} is not where {field.name} is: it has the CRS {two['crs']} and the "
             f"transform {tuple(two['transform'])[:6]}, not {one['crs']} and "
             f"{tuple(one['transform'])[:6]}; rasterio.warp.reproject brings it there"
         )
+
+
+def _placed(transform, rows, columns):
+    """Return the coordinates that a transform gives to points of a raster."""
+    a, b, c, d, e, f = transform[:6]
+    return a * columns + b * rows + c, d * columns + e * rows + f
+
+
+def _are_at(transform, rows, columns, x, y):
+    """Return whether coordinates are those of points of a raster, to a small part of a pixel."""
+    if transform.is_degenerate:
+        return False
+    across, down = _placed(~transform, y, x)
+    return bool(np.all(np.maximum(abs(across - columns), abs(down - rows)) <= _UNEVEN))
 
 
 def _control(origin):
@@ -251,9 +323,6 @@ def _control(origin):
 _ACROSS = ("x", "lon", "longitude", "easting", "projection_x_coordinate", "X")
 _DOWN = ("y", "lat", "latitude", "northing", "projection_y_coordinate", "Y")
 
-#: How far a coordinate may be from equal steps, in steps.
-_UNEVEN = 0.01
-
 
 def place_of(field):
     """Return the CRS and the transform of a field of xarray or zarr, as far as it tells them.
@@ -263,7 +332,7 @@ def place_of(field):
     array = field.origin
     if array is None:
         return {}
-    attributes, coordinates = dict(getattr(array, "attrs", {})), getattr(array, "coords", {})
+    attributes, coordinates = attributes_of(array), getattr(array, "coords", {})
     mapping, crs = _mapping(field.name, array, attributes, coordinates)
     transform = _six(mapping.get("GeoTransform"), is_gdal=True) or _six(attributes.get("transform"))
     # xarray makes up coordinates that are not there.
@@ -346,9 +415,8 @@ def _checked(name, axes, transform):
     down, across = (np.asarray(axis, float) for axis in axes)
     if transform is not None and transform.b == transform.d == 0:
         rows, columns = np.arange(len(down)) + 0.5, np.arange(len(across)) + 0.5
-        is_down = abs(transform.f + transform.e * rows - down) <= _UNEVEN * abs(transform.e)
-        is_across = abs(transform.c + transform.a * columns - across) <= _UNEVEN * abs(transform.a)
-        if is_down.all() and is_across.all():
+        is_down = _are_at(transform, rows, columns[:1], across[:1], down)
+        if is_down and _are_at(transform, rows[:1], columns, across, down[:1]):
             return transform
     steps, told = [], (transform.e, transform.a) if transform is not None else (0, 0)
     for dim, values, alone in zip(("rows", "columns"), (down, across), told):
@@ -374,20 +442,17 @@ def _confirmed(name, coordinates, dims, transform):
     """
     across, down = (coordinates.get(one) for one in ("xc", "yc"))
     if across is not None and down is not None and across.dims == down.dims == tuple(dims):
-        steps = transform.a, transform.b, transform.d, transform.e
-        for at in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
-            row, column = (n % length + 0.5 for n, length in zip(at, across.shape))
-            x = transform.a * column + transform.b * row + transform.c
-            y = transform.d * column + transform.e * row + transform.f
-            far = max(abs(float(across[at]) - x), abs(float(down[at]) - y))
-            if not far <= _UNEVEN * max(map(abs, steps)):
-                warn(
-                    f"the transform of {name} is not that of its coordinates xc and yc, so the "
-                    f"output has none: {name} is a part of another array",
-                    GeoreferenceWarning,
-                )
-                return None
-        return transform
+        height, width = across.shape
+        rows, columns = np.array([0, 0, height - 1, height - 1]), np.array([0, width - 1] * 2)
+        x, y = (np.array([float(one[at]) for at in zip(rows, columns)]) for one in (across, down))
+        if _are_at(transform, rows + 0.5, columns + 0.5, x, y):
+            return transform
+        warn(
+            f"the transform of {name} is not that of its coordinates xc and yc, so the output has "
+            f"none: {name} is a part of another array",
+            GeoreferenceWarning,
+        )
+        return None
     warn(
         f"{name} has a transform, but no coordinates along its axes that confirm it: that of the "
         "output is wrong if this is a part of another array",

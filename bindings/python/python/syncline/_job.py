@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ._arrays import Wanted, aligned, is_data_array, open_array
+from ._arrays import Wanted, open_array
 from ._errors import ArgumentError, ArrayError, Error, KernelError, MemoryBoundError, OutputError
 from ._files import path_of
 from ._geotiff import check_place
@@ -42,16 +42,6 @@ class Job:
             )
         renamed = [(name, array) for name, (_, array) in zip(names, self.fields + extra)]
         self.fields, extra = renamed[: len(self.fields)], renamed[len(self.fields) :]
-        if is_data_array(self.fields[0][1]):
-            name, first = self.fields[0]
-            extra = [
-                (of, aligned(one, of, first, name) if is_data_array(one) else one)
-                for of, one in extra
-            ]
-            self.fields = [
-                (of, aligned(one, of, first, name) if is_data_array(one) else one)
-                for of, one in self.fields
-            ]
         dtype, nodata = options["dtype"], _nodata(options["nodata"], names)
         dtype = None if dtype is None else element_type("dtype", dtype)
         is_text = isinstance(kernel, (str, os.PathLike))
@@ -63,10 +53,9 @@ class Job:
             Wanted(name, dtype if n < count else None, nodata.get(name), is_text, n < count)
             for n, (name, _) in enumerate(self.fields + extra)
         ]
-        self.arrays = [
-            open_array(array, wanted, stage)
-            for (_, array), wanted in zip(self.fields + extra, asked)
-        ]
+        self.arrays = []
+        for (_, array), wanted in zip(self.fields + extra, asked):
+            self.arrays.append(open_array(array, wanted, stage, *self.arrays[:1]))
         first = self.arrays[0]
         for array in self.arrays[1:]:
             check_place(first, array)
@@ -225,13 +214,19 @@ class Job:
         fields = self.arrays[: len(self.fields)]
         if self.outputs:
             made, errors = [], []
-            for output, field in zip(self.outputs, fields):
+            for at, (output, field) in enumerate(zip(self.outputs, fields)):
                 try:
                     view = output.finish(field)
                 except Error as error:
                     # The results of the other fields are not lost with this one.
                     errors.append(error)
                     continue
+                except BaseException as interrupt:
+                    # Neither is what has taken hours with a Ctrl-C in its last step.
+                    kept = [note for other in self.outputs[at:] for note in other.keep()]
+                    for note in (*errors, *kept):
+                        interrupt.add_note(str(note))
+                    raise
                 if isinstance(view, np.ndarray):
                     view = field.wrap(view)
                 made.append(output.path if view is None else view)

@@ -26,7 +26,7 @@ import warnings
 import numpy as np
 
 from ._errors import ArrayError, NodataWarning
-from ._windows import windows
+from ._windows import COMPARED, windows
 
 #: The attributes that name a number which means no data, the one that counts first.
 NODATA = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals")
@@ -39,13 +39,11 @@ _OF_NUMBERS = ("valid_min", "valid_max", "valid_range", "actual_range", "_Unsign
 _STATISTICS = "STATISTICS_"
 
 #: The attributes with which libraries link the parts of a file of HDF5.
-_OF_HDF5 = ("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST", "_NC", "_Netcdf4")
+_OF_HDF5 = ("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST")
+_OF_NETCDF = ("_NC", "_Netcdf4")
 
 #: What an encoding says that is no matter of numbers: the names of coordinates.
 _KEPT_ENCODING = ("coordinates", "grid_mapping")
-
-#: The bytes that are compared at once with numbers that mean no data.
-_COMPARED = 4 << 20
 
 #: The largest whole number that means no data, as descriptions have real numbers.
 _MOST = 1 << 53
@@ -271,7 +269,7 @@ class Meaning:
     def _check(self, part):
         if not (self._others or self._is_huge) and self._low is None and self._high is None:
             return
-        for window in windows(part.shape, part.itemsize, most=_COMPARED):
+        for window in windows(part.shape, part.itemsize, most=COMPARED):
             some = part[window]
             if self._is_huge:
                 half = self.nodata / 2
@@ -300,7 +298,9 @@ class Meaning:
             if self._high is not None:
                 outside |= some > self._high
             if self.nodata is not None:
-                outside &= some != self.nodata
+                # Of an element what it becomes, as the number may be rounded like that.
+                with np.errstate(invalid="ignore", over="ignore"):
+                    outside[outside] = some[outside].astype(self.target) != self.nodata
             if outside.any():
                 raise ArrayError(
                     f"{self.name} has points such as {some[outside][0]} outside of its valid range "
@@ -381,7 +381,9 @@ def attributes_of(array):
     except (AttributeError, TypeError, ValueError):
         return {}
     attributes = {
-        key: value for key, value in attributes.items() if not str(key).startswith(_OF_HDF5)
+        key: value
+        for key, value in attributes.items()
+        if key not in _OF_HDF5 and not str(key).startswith(_OF_NETCDF)
     }
     # xarray writes its `_FillValue` to the second format of zarr as the value of absent chunks.
     metadata = getattr(array, "metadata", None)

@@ -132,7 +132,7 @@ class Output:
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
         self._chunks, self._stage = None, stage
         self._overwrite = overwrite
-        if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
+        if self.suffix not in (".npy", ".zarr", *_geotiff.SUFFIXES):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
         if self.path != given and self.suffix != ".zarr":
             raise OutputError(f"the output {given} is the name of a folder, not of a file")
@@ -144,8 +144,12 @@ class Output:
             self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
         self._is_folder = self.suffix == ".zarr"
         #: The path that gets the result: not a link, but what it leads to.
-        self.target = _syncline.output_path(self.path, self._is_folder, [])
-        self.home = os.path.realpath(folder_of(self.target))
+        target = _syncline.output_path(self.path, self._is_folder, [])
+        self.home = os.path.realpath(folder_of(target))
+        # The sweep may call a function that changes the current folder.
+        self.target = os.path.join(self.home, os.path.basename(target))
+        # Whether all is there but the name.
+        self._is_whole = False
         # Whether the native part writes it.
         self.is_direct = self.suffix == ".npy"
         if self.is_direct:
@@ -162,7 +166,7 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         if self._is_folder and _is_foreign(self.target):
             raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
-        for path in _geotiff.beside(self.target) if self.suffix in (".tif", ".tiff") else ():
+        for path in _geotiff.beside(self.target) if self.suffix in _geotiff.SUFFIXES else ():
             _syncline.check_replaceable(path)
         self.npy = self._stage.file()
 
@@ -180,7 +184,7 @@ class Output:
         dimensions = len(field.shape)
         if dimensions == 1:
             raise OutputError("a field of one dimension has no output: give it as u[None, :]")
-        if self.suffix in (".tif", ".tiff") and dimensions != 2:
+        if self.suffix in _geotiff.SUFFIXES and dimensions != 2:
             raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
@@ -193,7 +197,7 @@ class Output:
             if self._is_folder:
                 self._create_zarr(field)
             else:
-                _geotiff.check(self._part, field)
+                _geotiff.check(self._part, field, self._stage)
         except MemoryBoundError:
             raise
         except Exception as error:
@@ -220,16 +224,25 @@ class Output:
             elif self.suffix == ".npy":
                 shutil.copyfile(self.npy, self._part)
             else:
-                _geotiff.write(self._part, result, field, self._stage.window)
+                _geotiff.write(self._part, result, field, self._stage)
+            self._is_whole = True
             self._replace(self._part)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
-            message = f"cannot write {self.path}: {error}"
-            if os.path.lexists(self.npy):
-                kept = self._stage.keep(self.npy, os.path.basename(self.target))
-                message += f"; the result is in {kept}"
+            message = "; ".join([f"cannot write {self.path}: {error}", *self.keep()])
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(message) from error
+
+    def keep(self):
+        """Keep what the native part has written for this file; return where, as one sentence.
+
+        There is none if it has written the file itself, or nothing, or if the result has its place.
+        """
+        if self.is_direct or not os.path.lexists(self.npy):
+            return []
+        if self._is_whole and not os.path.lexists(self._part):
+            return []
+        return [f"the result is in {self._stage.keep(self.npy, os.path.basename(self.target))}"]
 
     def _view(self, field):
         """Return what views the result in its place; `None` for one that only its package reads."""
@@ -265,8 +278,9 @@ class Output:
                 except OutputError:
                     raise
                 except FileNotFoundError:
-                    # Another process has moved what had the name, unless it is the result itself.
-                    if not os.path.lexists(part):
+                    # Another process has moved what had the name, unless it is the result itself
+                    # or the folder.
+                    if not (os.path.lexists(part) and os.path.isdir(self.home)):
                         raise
                 except OSError as error:
                     # Another process was faster.

@@ -22,6 +22,9 @@ from ._meaning import package_of
 #: The objects that a search looks at.
 _MOST = 100_000
 
+#: This many numbers, which lead nowhere, take as long as one object.
+_NUMBERS = 16
+
 #: The elements of a container that is searched at once; those of others come last.
 _FEW = 1_000
 
@@ -71,8 +74,8 @@ def _searched(sources):
     """Yield the files and folders that objects name."""
     # Each with whether an object of an unknown package has it. All are kept, as ids name them.
     queue, last = collections.deque((one, False) for one in sources), collections.deque()
-    seen, paths = {}, set()
-    while (queue or last) and len(seen) < _MOST:
+    seen, paths, skipped = {}, set(), 0
+    while (queue or last) and len(seen) + skipped // _NUMBERS < _MOST:
         one, is_inner = (queue or last).popleft()
         if id(one) in seen:
             continue
@@ -88,8 +91,12 @@ def _searched(sources):
             else:
                 is_unknown = package_of(one) not in _KNOWN
                 parts = () if is_unknown and is_inner else _parts(one)
-            some = itertools.islice(parts, _MOST)
-            (queue if len(parts) <= _FEW else last).extend((part, is_unknown) for part in some)
+            into = queue if len(parts) <= _FEW else last
+            # Those after them would not be looked at.
+            some = list(itertools.islice(parts, max(0, _MOST - len(seen) - len(into))))
+            others = [part for part in some if not isinstance(part, (int, float))]
+            skipped += len(some) - len(others)
+            into.extend((part, is_unknown) for part in others if id(part) not in seen)
 
 
 def _path(text):
@@ -223,3 +230,35 @@ def maps(mapping):
     except (OSError, ValueError):
         return False
     return False
+
+
+def npy_of(array):
+    """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
+    root = mapping_of(array)
+    if root is None:
+        return None
+    if not array.flags.c_contiguous or array.dtype.byteorder == ">":
+        return None
+    path = os.fspath(root.filename)
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            if version == (1, 0):
+                header = np.lib.format.read_array_header_1_0(file)
+            else:
+                header = np.lib.format.read_array_header_2_0(file)
+            start = file.tell()
+    except (OSError, ValueError):
+        return None
+    first = np.frombuffer(root._mmap, np.uint8).ctypes.data
+    # The mapping begins at a multiple of the granularity before the data.
+    mapped = start - start % mmap.ALLOCATIONGRANULARITY
+    if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
+        return None
+    # Another file may have the name by now.
+    if not maps(root):
+        return None
+    if root.mode != "r" and root.mode != "c":
+        root.flush()
+    # Changes of a private mapping are in memory only.
+    return path if root.mode != "c" else None

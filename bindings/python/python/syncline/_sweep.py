@@ -135,7 +135,8 @@ def sweep(
     KeyboardInterrupt
         On Ctrl-C, within a fraction of a second; nothing is left. With ``resume=True``, passes that
         are complete stay beside the output, in a folder with its name and ``.syncline``. They also
-        stay if a file fails, or the process is killed.
+        stay if a file fails, or the process is killed. While a ``.zarr`` or ``.tif`` is made of a
+        complete result, that is kept in a ``.npy``, which a note of the exception names.
 
     Warns
     -----
@@ -146,7 +147,8 @@ def sweep(
     NodataWarning
         If an array says that a number means no data, and the sweep takes it for a value.
     GeoreferenceWarning
-        If a GeoTIFF lacks what the field tells of its place, as that is not understood.
+        If a GeoTIFF lacks what the field tells of its place, as that is not understood, or is a CRS
+        that such a file cannot hold.
 
     Notes
     -----

@@ -23,6 +23,9 @@ from ._sizes import told_size
 #: The bytes of a window, at most, where the memory is not the bound and chunks are no larger.
 LARGEST = 64 << 20
 
+#: The bytes of a window of an array in memory that is compared with numbers.
+COMPARED = 4 << 20
+
 #: What a library has of a chunk while it reads or writes it: its bytes in the file, the decoded
 #: chunk, and the window that it is copied to.
 _COPIES = 3
@@ -72,7 +75,8 @@ def _cuts(length, chunk, most):
             yield slice(first, min(first + step, length))
         return
     first = end = 0
-    for size in chunk:
+    # Of Dask, whose chunks may be empty.
+    for size in filter(None, chunk):
         if end > first and end + size - first > most:
             yield slice(first, end)
             first = end

@@ -110,7 +110,7 @@ def test_places_are_compared_in_pixels(tmp_path, step, other, is_there):
             syncline.sweep(lambda u, f: u + f, one, two, iterations=1)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_file_is_kept_apart_from_its_numbers(tmp_path):
     from rasterio.control import GroundControlPoint
 
@@ -135,7 +135,7 @@ def test_a_file_is_kept_apart_from_its_numbers(tmp_path):
         syncline.sweep(lambda a, b: a + b, tmp_path / "u.tif", tmp_path / "other.tif", iterations=1)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_what_lies_beside_a_replaced_file_goes(tmp_path):
     made = str(tmp_path / "o.tif")
     written(made, np.full((64, 64), 7.0)).close()
@@ -146,7 +146,7 @@ def test_what_lies_beside_a_replaced_file_goes(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["o.tif", "o.tif.txt"]
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_dataset_into_geotiff_is_paths_by_name(tmp_path, u):
     xarray = pytest.importorskip("xarray")
     data = xarray.Dataset({"b": (("y", "x"), u + 1), "a": (("y", "x"), u)})
@@ -157,7 +157,7 @@ def test_a_dataset_into_geotiff_is_paths_by_name(tmp_path, u):
         assert same(file.read(1), u + 1 + 2)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_mask_of_a_file_that_hides_nothing_may_pass(tmp_path, u):
     path, output = tmp_path / "u.tif", tmp_path / "o.tif"
     for hidden in (0, 1):
@@ -173,7 +173,7 @@ def test_a_mask_of_a_file_that_hides_nothing_may_pass(tmp_path, u):
                 assert same(made.read(1), syncline.sweep(mean, u, iterations=1))
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 @pytest.mark.parametrize("nodata", [-9.0, np.nan])
 def test_a_mask_of_a_file_may_say_what_its_nodata_says(tmp_path, u, nodata):
     path = tmp_path / "u.tif"
@@ -197,7 +197,7 @@ def told(path):
         return file.crs, file.transform, file.nodata
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_data_array_goes_to_geotiff_with_its_place(tmp_path, u):
     xarray = pytest.importorskip("xarray")
     from rasterio.transform import Affine, from_origin
@@ -290,7 +290,7 @@ ROTATED = {
         ({"spatial_ref": "EPSG:32633"}, True),
     ],
 )
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_crs_that_a_geotiff_cannot_hold_is_told(tmp_path, u, said, is_kept):
     xarray = pytest.importorskip("xarray")
     if "grid_mapping_name" in said:
@@ -314,7 +314,7 @@ def test_a_crs_that_a_geotiff_cannot_hold_is_told(tmp_path, u, said, is_kept):
             syncline.sweep(mean, path, iterations=0, output=output, overwrite=True)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_the_place_of_a_variable_of_netcdf4_is_not_lost_without_a_word(tmp_path, u):
     netCDF4 = pytest.importorskip("netCDF4")
     with netCDF4.Dataset(tmp_path / "u.nc", "w") as file:
@@ -327,7 +327,7 @@ def test_the_place_of_a_variable_of_netcdf4_is_not_lost_without_a_word(tmp_path,
             syncline.sweep(mean, variable, iterations=0, output=tmp_path / "o.tif")
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_the_place_goes_by_zarr(tmp_path, u):
     pytest.importorskip("zarr")
     from rasterio.transform import from_origin
@@ -362,7 +362,7 @@ def test_a_grid_mapping_of_any_name_goes_by_zarr(tmp_path, u):
         assert crs_of == crs and tuple(transform)[:6] == (0.25, 0, -0.125, 0, -0.25, 50.125)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_one_file_by_whatever_reads_it(tmp_path, u):
     holed = u.astype("float32")
     holed[5:8, 5:9] = -9999
@@ -440,7 +440,7 @@ def test_a_part_of_a_rotated_picture_has_no_transform_of_the_whole(tmp_path, u):
 
 @pytest.mark.parametrize("profile", [{}, {"tiled": True, "blockxsize": 64, "blockysize": 64}])
 @pytest.mark.parametrize("packed", [{}, {"compress": "deflate"}])
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_a_file_that_is_not_whole_is_no_result(tmp_path, monkeypatch, rng, profile, packed):
     path, output = tmp_path / "u.tif", tmp_path / "o.tif"
     u = rng.normal(size=(100, 300))
@@ -466,7 +466,7 @@ def test_a_file_that_is_not_whole_is_no_result(tmp_path, monkeypatch, rng, profi
         assert same(np.load(kept), u) and not output.exists()
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_damaged_files_are_named(tmp_path):
     path = tmp_path / "u.tif"
     noise = np.random.default_rng(0).normal(size=(300, 400))

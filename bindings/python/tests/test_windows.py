@@ -212,7 +212,7 @@ def virtual(path, source, width, band=1):
     return path
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_sources_that_vrts_share_are_opened_once(tmp_path):
     rasterio = pytest.importorskip("rasterio")
     facts = {"driver": "GTiff", "height": 8, "width": 8, "count": 1, "dtype": "float32"}
@@ -271,7 +271,7 @@ def test_blocks_of_what_a_vrt_reads_count(tmp_path, rng, strict):
         syncline.sweep(mean, twice, iterations=1, memory="8M")
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 @pytest.mark.parametrize(
     "blocks", [{"blockysize": 512}, {"tiled": True, "blockxsize": 512, "blockysize": 256}]
 )

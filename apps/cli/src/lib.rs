@@ -70,6 +70,7 @@ mod watch;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -144,11 +145,14 @@ fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
 
 /// Runs the command and prints its result.
 fn dispatch(args: Args) -> Result<()> {
-    // Before signals are caught: the first executes a program, which must not inherit that, and the
-    // second catches them itself.
     match &args.command {
+        // Before signals are caught: it executes a program, which must not inherit that.
         Command::Farm(FarmCommand::Bound(args)) => return farm::bound(args),
-        Command::Launch(args) => return launch::launch(args),
+        // The launcher catches those that end it.
+        Command::Launch(args) => {
+            watch::catch_others(&Arc::default())?;
+            return launch::launch(args);
+        }
         _ => (),
     }
     let signals = Signals::catch(looks_at_signals(&args.command))?;

@@ -79,11 +79,9 @@ impl Signals {
     /// unless they are ignored. If nothing is to look at those, they keep their default action.
     pub(crate) fn catch(attended: bool) -> Result<Self> {
         let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
-        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
         signals.catch_unless_ignored(SIGINT)?;
         signals.catch_unless_ignored(SIGTERM)?;
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&signals.asked)).map_err(failed)?;
-        catch_faults()?;
+        catch_others(&signals.asked)?;
         Ok(signals)
     }
 
@@ -183,6 +181,13 @@ impl Signals {
         // Relaxed: as in `caught`.
         Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
+}
+
+/// Catches the signals that end no command: SIGUSR1, which sets `asked`, and those of files.
+pub(crate) fn catch_others(asked: &Arc<AtomicBool>) -> Result<()> {
+    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
+    signal_hook::flag::register(SIGUSR1, Arc::clone(asked)).map_err(failed)?;
+    catch_faults()
 }
 
 /// Turns the signals that report file errors into errors. A write beyond the limit on file sizes

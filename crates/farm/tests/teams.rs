@@ -2,8 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_farm::{FarmError, PoolBuilder, TaskError, pool::Forks};
+use syncline_farm::{
+    FarmError, PoolBuilder, TaskError,
+    pool::{Forks, Outcome},
+};
 use syncline_testkit::{again, as_role};
 
 /// A host that is silent for a shorter time may only be slow.
@@ -149,6 +153,44 @@ fn a_crew_that_a_team_cannot_be() {
         on(PoolBuilder::new(1), 1),
         "the number of members of a team with a pool must be from 2 to 4096, not 1"
     );
+}
+
+/// Not 13 squared: that is garbled.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[serde(try_from = "Vec<u64>")]
+struct Lucky(Vec<u64>);
+
+impl TryFrom<Vec<u64>> for Lucky {
+    type Error = &'static str;
+
+    fn try_from(numbers: Vec<u64>) -> Result<Lucky, Self::Error> {
+        if numbers == [169] { Err("unlucky") } else { Ok(Lucky(numbers)) }
+    }
+}
+
+/// Two members are given up: the one with the batch, and the one with the task alone.
+#[test]
+fn only_the_task_whose_result_is_garbled_fails() {
+    let garbled = |me: &mut Member| {
+        PoolBuilder::new(1).batch(6).on(
+            me,
+            |n: u64, _| Lucky(vec![n * n]),
+            |pool| {
+                for Outcome { id, result } in pool.map(0..50) {
+                    match (id.number(), result) {
+                        (13, Err(TaskError::Garbled { .. })) => (),
+                        (n, result) => assert_eq!(result, Ok(Lucky(vec![n * n]))),
+                    }
+                }
+            },
+        )
+    };
+    for ended in [
+        Team::threads(4).quiet().run(garbled).unwrap(),
+        Team::hosts(4).timeout(SILENT).quiet().run(garbled).unwrap(),
+    ] {
+        assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    }
 }
 
 /// A worker that panics as a member, not in a task, is given up: its tasks are retried by another.

@@ -10,7 +10,8 @@
 //!
 //! `linkat` cannot replace a file, `rename` can: hence the short-lived second name if NAME exists.
 //! If the file system lacks O_TMPFILE, the file has the second name from the start, and only a kill
-//! can leave it behind.
+//! can leave it behind. If it has neither links nor a `rename` that replaces nothing, a new NAME is
+//! an empty file for a moment.
 //!
 //! # Contract
 //! A complete file that cannot get its name is not lost: [`commit`](NewFile::commit) and
@@ -235,6 +236,7 @@ impl NewFile {
 
     /// Brings the data to disk.
     fn sync(&mut self) -> io::Result<()> {
+        let _waits = traced::awaits_named(&self.target);
         let damaged = || Err(io::Error::other("an earlier write did not reach the disk"));
         let synced = if self.is_damaged { damaged() } else { self.file.sync_data() };
         self.is_damaged = synced.is_err();
@@ -250,9 +252,7 @@ impl NewFile {
         if let Some(part) = &self.part {
             check_named(part)?;
         }
-        let waits = traced::awaits_named(&target);
         self.sync().map_err(failed("write"))?;
-        drop(waits);
         if self.part.is_none() {
             match link_as(&self.file, &target) {
                 Err(Errno::EXIST) if flags != RenameFlags::NOREPLACE => {
@@ -368,20 +368,28 @@ fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
 /// Renames a file unless the target exists, by links, on file systems that cannot do so by
 /// `rename`.
 fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
-    match std::fs::hard_link(part, target) {
-        // The target has its name, so a part that cannot be removed is not a failure.
-        Ok(()) => _ = std::fs::remove_file(part),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-        Err(_) => rename_over_own(part, target)?,
+    match rustix::fs::link(part, target) {
+        Ok(()) => {
+            // The target has its name, so a part that cannot be removed is not a failure.
+            let _ = std::fs::remove_file(part);
+            Ok(())
+        }
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            rename_over_own(part, target)
+        }
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 /// Renames a file unless the target exists, on file systems that have no links either: an empty
-/// file keeps the name from all others, and is replaced.
+/// file keeps the name from all others, and is replaced. A crash in between leaves it.
 fn rename_over_own(part: &Path, target: &Path) -> io::Result<()> {
-    File::create_new(target)?;
-    std::fs::rename(part, target).inspect_err(|_| _ = std::fs::remove_file(target))
+    let own = File::create_new(target)?;
+    std::fs::rename(part, target).inspect_err(|_| {
+        if is_at(&own, target) {
+            let _ = std::fs::remove_file(target);
+        }
+    })
 }
 
 /// Gives a new file the permissions of the file that it will replace, if there is one. The owner

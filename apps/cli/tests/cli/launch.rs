@@ -188,9 +188,10 @@ fn signals_are_passed_on() {
     }
 }
 
-/// As a shell sets it for what a script starts by `&`.
+/// An ignored SIGINT stays ignored, as a shell sets it for what a script starts by `&`. SIGUSR1
+/// asks for the progress.
 #[test]
-fn an_ignored_signal_stays_ignored() {
+fn signals_that_end_nothing() {
     for line in ["launch -n 1 --", "farm run --"] {
         let folder = tempfile::tempdir().unwrap();
         let (ready, go) = (folder.path().join("ready"), folder.path().join("go"));
@@ -204,7 +205,9 @@ fn an_ignored_signal_stays_ignored() {
         }
         let mut child = command.spawn().unwrap();
         until("the program runs", || ready.exists());
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        for signal in [Signal::INT, Signal::USR1] {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+        }
         std::fs::write(go, "").unwrap();
         assert!(child.wait().unwrap().success(), "{line}");
     }

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import fcntl
-import functools
 import importlib
 import math
 import operator
@@ -59,7 +58,8 @@ class Stage:
                 except KeyboardInterrupt as error:
                     interrupt = error
         for lock in self._locks:
-            lock.close()
+            with contextlib.suppress(OSError):
+                lock.close()
         if interrupt is not None:
             raise interrupt
 
@@ -126,8 +126,7 @@ class Stage:
                 self._locks.append(open(made, "w"))  # noqa: SIM115
                 with contextlib.suppress(OSError):  # of file systems without locks
                     fcntl.flock(self._locks[-1], fcntl.LOCK_EX)
-                    self._locks[-1].write("\n".join(machine()))
-                    self._locks[-1].flush()
+                    os.write(self._locks[-1].fileno(), "\n".join(machine()).encode())
                     # Only now: others take what they can lock for left.
                     os.rename(made, os.path.join(folder, "locked"))
         self._files += 1
@@ -240,7 +239,6 @@ def _write(file, values, at):
         values, at = values[done:], at + done
 
 
-@functools.cache
 def machine():
     """Return the name of the host, and what names its system as long as that runs."""
     host = os.uname().nodename

@@ -10,7 +10,7 @@ import numpy as np
 from ._errors import ArrayError, FileError, GeoreferenceWarning, MemoryBoundError
 from ._files import package
 from ._meaning import attributes_of, warn
-from ._windows import bounded_cache, check_chunks, windows
+from ._windows import COMPARED, bounded_cache, check_chunks, windows
 
 #: Compressions that change numbers.
 _LOSSY = ("jpeg", "webp", "jxl")
@@ -208,7 +208,16 @@ def check(path, field, stage):
 
 def _is_same_crs(one, two):
     """Return whether a CRS is another one; names and the order of axes do not count."""
-    return one == two or bool(one and two and one.to_proj4() == two.to_proj4())
+    import rasterio
+
+    if one == two or not (one and two):
+        return one == two
+    try:
+        text = one.to_proj4()
+        # It is empty for those that PROJ.4 does not know.
+        return bool(text) and text == two.to_proj4()
+    except rasterio.errors.CRSError:
+        return False
 
 
 def write(path, result, field, stage):
@@ -222,12 +231,17 @@ def write(path, result, field, stage):
                 for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
                     file.write(result[window], 1, window=window)
             # Blocks are written until the file is closed, and rasterio tells no error of closing.
+            # One that is missing is read as no data.
             with opened(path) as file:
-                sizes = zip(result.shape, file.block_shapes[0])
-                last = tuple(slice((n - 1) // size * size, n) for n, size in sizes)
-                is_whole = np.array_equal(file.read(1, window=last), result[last], equal_nan=True)
-            if not is_whole:
-                raise FileError("its last block could not be written")
+                for window in windows(result.shape, result.itemsize, file.block_shapes[0], most):
+                    if not _is_equal(file.read(1, window=window), result[window]):
+                        raise FileError("some of its blocks could not be written")
+
+
+def _is_equal(one, two):
+    """Return whether arrays are equal, and both NaN where one is; compared by pieces."""
+    pieces = windows(one.shape, one.itemsize, most=COMPARED)
+    return all(np.array_equal(one[piece], two[piece], equal_nan=True) for piece in pieces)
 
 
 @contextlib.contextmanager

@@ -20,9 +20,10 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, access, statx};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::folder;
@@ -64,34 +65,65 @@ fn check(path: &Path, found: &Metadata) -> Result<(), String> {
         return Err("a file system is mounted there".to_owned());
     }
     let fixed = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
-    if has_attribute(path, fixed) {
+    if has_attribute(path, AtFlags::SYMLINK_NOFOLLOW, fixed) {
         return Err("it is immutable or append-only (chattr)".to_owned());
     }
-    if has_attribute(home, fixed) {
+    if has_attribute(home, AtFlags::empty(), fixed) {
         let home = home.display();
         return Err(format!("its folder {home} is immutable or append-only (chattr)"));
     }
     if found.is_dir() { check_inside(path) } else { Ok(()) }
 }
 
-/// Checks that all that is in a folder can be removed.
+/// Checks that all that is in a folder can be removed. What another process removes meanwhile is no
+/// obstacle.
 fn check_inside(path: &Path) -> Result<(), String> {
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
-        let told = |error: io::Error| format!("{}: {error}", folder.display());
-        access(&folder, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
-            .map_err(|error| format!("{} may not be written to: {error}", folder.display()))?;
-        let of_folder = fs::metadata(&folder).map_err(told)?;
-        for entry in fs::read_dir(&folder).map_err(told)? {
-            let entry = entry.map_err(told)?;
-            if is_sticky(of_folder.mode()) && keeps(&of_folder, &entry.metadata().map_err(told)?) {
-                let entry = entry.path();
-                let entry = entry.display();
-                return Err(format!("{entry} belongs to another user, and its folder is sticky"));
-            }
-            if entry.file_type().map_err(told)?.is_dir() {
-                folders.push(entry.path());
-            }
+        match check_one(&folder, &mut folders) {
+            Err(Obstacle::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(Obstacle::Io(error)) => return Err(format!("{}: {error}", folder.display())),
+            Err(Obstacle::Is(why)) => return Err(why),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What keeps a folder from being removed, or from being looked at.
+enum Obstacle {
+    Is(String),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Obstacle {
+        Obstacle::Io(error)
+    }
+}
+
+/// Checks that a folder's entries can be removed, and adds its folders to others.
+fn check_one(folder: &Path, folders: &mut Vec<PathBuf>) -> Result<(), Obstacle> {
+    match access(folder, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+        Err(Errno::NOENT) | Ok(()) => {}
+        Err(error) => {
+            let folder = folder.display();
+            return Err(Obstacle::Is(format!("{folder} may not be written to: {error}")));
+        }
+    }
+    let of_folder = fs::metadata(folder)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            folders.push(entry.path());
+        }
+        if is_sticky(of_folder.mode())
+            && entry.metadata().is_ok_and(|entry| keeps(&of_folder, &entry))
+        {
+            let entry = entry.path();
+            let entry = entry.display();
+            let why = format!("{entry} belongs to another user, and its folder is sticky");
+            return Err(Obstacle::Is(why));
         }
     }
     Ok(())
@@ -124,9 +156,10 @@ fn is_mounted(path: &Path, folder: &Metadata, found: &Metadata) -> bool {
     }
 }
 
-/// Returns whether a file or folder is known to have one of these attributes.
-fn has_attribute(path: &Path, attributes: StatxAttributes) -> bool {
-    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+/// Returns whether a file or folder is known to have one of these attributes. `link` says whether a
+/// link is followed.
+fn has_attribute(path: &Path, link: AtFlags, attributes: StatxAttributes) -> bool {
+    statx(CWD, path, link, StatxFlags::empty())
         .is_ok_and(|found| found.stx_attributes.intersects(attributes))
 }
 
@@ -161,6 +194,26 @@ mod tests {
         for name in ["o.zarr", "file", "link", "nothing"] {
             check_replaceable(&at(name)).unwrap();
         }
+    }
+
+    #[test]
+    fn what_is_removed_meanwhile_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("o.zarr");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    fs::create_dir_all(path.join("c/0")).unwrap();
+                    fs::write(path.join("c/0/1"), "a chunk").unwrap();
+                    fs::remove_dir_all(&path).unwrap();
+                }
+                is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                check_replaceable(&path).unwrap();
+            }
+        });
     }
 
     #[test]

@@ -123,10 +123,12 @@ where
         // The task for which it was killed may have ended at the last moment: then no task is at
         // fault.
         let moved_on = worker.killed.is_some() && begun > worker.killed_at;
-        let several = at > 1 && matches!(worker.killed, Some(TaskError::Garbled { .. }));
+        // Of a member of another host it is not known how many tasks it has begun.
+        let begun_at_most = if published.is_some() { at } else { worker.tasks.len() };
+        let several = begun_at_most > 1 && matches!(worker.killed, Some(TaskError::Garbled { .. }));
         for (place, &id) in worker.tasks.iter().enumerate().rev() {
             if several
-                && place < at
+                && place < begun_at_most
                 && let Some(job) = self.job_mut(id)
             {
                 job.alone = true;

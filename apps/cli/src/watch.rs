@@ -75,8 +75,8 @@ impl Lines {
 }
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two
-    /// unless they are ignored. If nothing is to look at those, they keep their default action.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two unless they are
+    /// ignored. If nothing is to look at those, they keep their default action.
     pub(crate) fn catch(attended: bool) -> Result<Self> {
         let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
         signals.catch_unless_ignored(SIGINT)?;
@@ -118,12 +118,17 @@ impl Signals {
         joined
     }
 
-    /// Runs the function of a member, which looks at signals.
+    /// Runs the function of a member, which looks at signals until it returns or panics.
     pub(crate) fn as_member<R>(&self, function: impl FnOnce() -> R) -> R {
+        struct Running<'s>(&'s Signals);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.count_members(|members| members - 1);
+            }
+        }
         self.count_members(|members| members + 1);
-        let result = function();
-        self.count_members(|members| members - 1);
-        result
+        let _running = Running(self);
+        function()
     }
 
     fn count_members(&self, count: impl FnOnce(usize) -> usize) {
@@ -395,6 +400,9 @@ mod tests {
                 assert!(!unattended(), "another member runs");
             });
             assert!(unattended(), "the others are waited for");
+            let panics = || signals.as_member(|| panic!("on purpose"));
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+            assert!(unattended(), "also after a panic");
             Ok(())
         });
         joined.unwrap();

@@ -1,14 +1,18 @@
 //! Pools of the members of a team: on threads, processes and hosts.
 
+#[path = "farm/lucky.rs"]
+mod lucky;
+
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_farm::{
     FarmError, PoolBuilder, TaskError,
     pool::{Forks, Outcome},
 };
 use syncline_testkit::{again, as_role};
+
+use lucky::Lucky;
 
 /// A host that is silent for a shorter time may only be slow.
 const SILENT: Duration = Duration::from_secs(300);
@@ -153,19 +157,6 @@ fn a_crew_that_a_team_cannot_be() {
         on(PoolBuilder::new(1), 1),
         "the number of members of a team with a pool must be from 2 to 4096, not 1"
     );
-}
-
-/// Not 13 squared: that is garbled.
-#[derive(Debug, Deserialize, PartialEq, Serialize)]
-#[serde(try_from = "Vec<u64>")]
-struct Lucky(Vec<u64>);
-
-impl TryFrom<Vec<u64>> for Lucky {
-    type Error = &'static str;
-
-    fn try_from(numbers: Vec<u64>) -> Result<Lucky, Self::Error> {
-        if numbers == [169] { Err("unlucky") } else { Ok(Lucky(numbers)) }
-    }
 }
 
 /// Two members are given up: the one with the batch, and the one with the task alone.

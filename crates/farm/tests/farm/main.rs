@@ -7,6 +7,7 @@ mod faults;
 mod forked;
 mod groups;
 mod kills;
+mod lucky;
 mod messages;
 mod pool;
 mod random;

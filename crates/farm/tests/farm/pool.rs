@@ -14,6 +14,7 @@ use syncline_farm::{
 };
 use syncline_testkit::property;
 
+use crate::lucky::Lucky;
 use crate::{late, program_of};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -530,19 +531,6 @@ fn a_task_that_no_worker_has_stolen_is_killed_or_withdrawn() {
     assert_eq!((results.len(), &results[&meets]), (4, &Ok(vec![1])));
     assert!(results.values().filter(|result| **result == Err(TaskError::Killed)).count() == 3);
     assert_eq!(pool.progress().lost, 0);
-}
-
-/// Not 13 squared: that is garbled.
-#[derive(Debug, Deserialize, PartialEq, Serialize)]
-#[serde(try_from = "Vec<u64>")]
-struct Lucky(Vec<u64>);
-
-impl TryFrom<Vec<u64>> for Lucky {
-    type Error = &'static str;
-
-    fn try_from(numbers: Vec<u64>) -> Result<Lucky, Self::Error> {
-        if numbers == [169] { Err("unlucky") } else { Ok(Lucky(numbers)) }
-    }
 }
 
 #[test]

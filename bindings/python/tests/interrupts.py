@@ -1,7 +1,9 @@
-"""Uses a pool while the handler of a signal raises at random moments of the main thread.
+"""Uses a pool while interrupts raise in the main thread.
 
 Every future ends with its result, every callback is called once, and a shutdown comes to its end.
-Called with a seed, a number of rounds, and the base class of what the handler raises.
+Called with a seed, a number of rounds, and the base class of what is raised. Each round is
+interrupted at a random moment by the handler of a signal; with no rounds, each use of a pool is
+interrupted once at each of its calls and returns in Python.
 """
 
 import builtins
@@ -19,8 +21,11 @@ import tasks
 LIMIT = 100
 seed, rounds, base = int(sys.argv[1]), int(sys.argv[2]), getattr(builtins, sys.argv[3])
 rng = random.Random(seed)
+# The interrupts that are to come, or the calls and returns before the only one.
 left = 0
 count = 0
+# The calls and returns before the interrupt; 0: it comes from a timer.
+step = 0
 
 
 class Interrupt(base):
@@ -39,20 +44,34 @@ def handler(signum, frame):
         raise Interrupt
 
 
+def at_a_step(frame, event, value):
+    """Raise at one call or return: only at these, and in loops, do handlers of signals run."""
+    global left
+    if event in ("call", "return"):
+        left -= 1
+        if left == 0:
+            raise Interrupt
+    return at_a_step
+
+
 def run(call):
     call()
 
 
 def interrupted(call, most):
-    """Call a function, which the handler of a signal may end."""
+    """Call a function, which an interrupt may end."""
     global left, count
-    left = rng.choice([1, 1, 2, 3])
-    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, most))
+    left = step or rng.choice([1, 1, 2, 3])
     try:
+        if step:
+            sys.settrace(at_a_step)
+        else:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, most))
         run(call)
     # `concurrent.futures` makes a RuntimeError of an interrupt, now and then.
     except (Interrupt, RuntimeError):
         count += 1
+    sys.settrace(None)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -94,25 +113,49 @@ def items(pool, made, called):
     interrupted(lambda: list(pool.map(tasks.square, range(50))), 2e-3)
 
 
-signal.signal(signal.SIGALRM, handler)
-pool = syncline.Pool(2)
-pool.submit(tasks.square, 1).result(LIMIT)
-for number in range(rounds):
+def shut_down(pool, count):
+    for value in range(count):
+        pool.submit(tasks.square, value)
+    cancels = rng.random() < 0.5
+    interrupted(lambda: pool.shutdown(cancel_futures=cancels), 3e-3)
+    pool.shutdown()
+
+
+def round_of(use, pool):
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     made = [pool.submit(tasks.square, value) for value in range(rng.randint(1, 8))]
-    use = rng.choice([results, callbacks, cancel, kill, as_completed, another_thread, items])
     use(pool, made, [])
     for value, future in enumerate(made):
         try:
             assert future.result(LIMIT) == value**2
         except futures.CancelledError:
             assert use in (cancel, kill)
+
+
+signal.signal(signal.SIGALRM, handler)
+uses = [results, callbacks, cancel, kill, as_completed, another_thread, items]
+pool = syncline.Pool(2)
+pool.submit(tasks.square, 1).result(LIMIT)
+for number in range(rounds):
+    round_of(rng.choice(uses), pool)
     if number % 50 == 49:
-        for value in range(20):
-            pool.submit(tasks.square, value)
-        cancels = rng.random() < 0.5
-        interrupted(lambda: pool.shutdown(cancel_futures=cancels), 3e-3)
-        pool.shutdown()
+        shut_down(pool, 20)
         pool = syncline.Pool(2)
-pool.shutdown()
+if rounds == 0:
+    # A destructor may have an interrupt, which is then told and goes no further.
+    for use in uses:
+        left, step = 0, 0
+        while left <= 0:
+            step += 1
+            round_of(use, pool)
+    pool.shutdown()
+    # Those of a pool without tasks are the same each time.
+    for tasks_left in [0, 8]:
+        left, step = 0, 0
+        while left <= 0:
+            step += 1
+            faulthandler.dump_traceback_later(LIMIT, exit=True)
+            shut_down(syncline.Pool(1), tasks_left)
+else:
+    pool.shutdown()
 print(f"{count} interrupts in {rounds} rounds")

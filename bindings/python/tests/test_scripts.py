@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import syncline
 import tasks
-from conftest import LIMIT, cases, gone, seed
+from conftest import LIMIT, TIER, cases, gone, seed
 
 
 def run_script(tmp_path, text, **options):
@@ -290,9 +290,8 @@ def test_forked_children_end_whatever_threads_hold(tmp_path):
     assert (ran.stdout, ran.stderr) == (f"{{3}} {forks} 2\n", "")
 
 
-@pytest.mark.parametrize("base", ["KeyboardInterrupt", "Exception"])
-def test_interrupts_lose_nothing(base, tmp_path):
-    script, rounds, chosen = Path(__file__).with_name("interrupts.py"), cases(400), seed(1)
+def interrupts(tmp_path, base, rounds):
+    script, chosen = Path(__file__).with_name("interrupts.py"), seed(1)
     ran = subprocess.run(
         [sys.executable, script, str(chosen), str(rounds), base],
         capture_output=True,
@@ -302,3 +301,13 @@ def test_interrupts_lose_nothing(base, tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert ran.returncode == 0, f"seed {chosen}: {ran.stderr[-5000:]}"
+
+
+@pytest.mark.parametrize("base", ["KeyboardInterrupt", "Exception"])
+def test_interrupts_lose_nothing(base, tmp_path):
+    interrupts(tmp_path, base, cases(400))
+
+
+@pytest.mark.skipif(TIER == "quick", reason="only `make test-full` interrupts each step")
+def test_an_interrupt_at_each_step_loses_nothing(tmp_path):
+    interrupts(tmp_path, "Exception", 0)

@@ -17,7 +17,8 @@ outcome, and `wait` would count it twice.
 
 The `wait` and `as_completed` of `concurrent.futures`, interrupted in the main thread, may leave
 with the locks of futures, or with that of the event for which they wait. So these locks are waited
-for no longer than `_patience`.
+for no longer than `_patience`. Our own threads set no event for which the main thread waits
+without this limit.
 """
 
 import _thread
@@ -147,12 +148,9 @@ def _tell(future):
         return
     waiters, callbacks = untold
     for waiter in waiters:
-        # Its lock is taken to set it.
-        event = getattr(getattr(waiter, "event", None), "_cond", None)
-        if event is not None:
-            if not _acquire(event):
-                continue  # what waited for it has left
-            event.release()
+        event = getattr(waiter, "event", None)
+        if type(event) is threading.Event:
+            event.__class__ = _WaitersEvent
         if future._state != FINISHED:
             waiter.add_cancelled(future)
         elif future._exception is not None:
@@ -172,6 +170,19 @@ def _acquire(lock):
     return is_held
 
 
+class _WaitersEvent(threading.Event):
+    """The event of a waiter, which is given up if its lock is not to be had."""
+
+    def set(self):
+        # Otherwise what waited for it has left.
+        if _acquire(self._cond):
+            try:
+                self._flag = True
+                self._cond.notify_all()
+            finally:
+                self._cond.release()
+
+
 class _Teller:
     """A thread that tells, begun when it is needed."""
 
@@ -188,18 +199,20 @@ class _Teller:
     def run(self):
         while True:
             future = self.todo.get()
-            if isinstance(future, threading.Event):
-                future.set()
+            if isinstance(future, _thread.LockType):
+                future.release()
             else:
                 _call(_tell, future, BaseException)
 
     def flush(self):
         """Wait until what was put before is told."""
         if self.thread not in (None, threading.get_ident()):
-            told = threading.Event()
+            # No `Event`, whose inner lock an interrupt may leave: this thread would wait for it.
+            told = _thread.allocate_lock()
+            told.acquire()
             self.todo.put(told)
             # In short waits: a signal that another thread gets does not end one.
-            while not told.wait(0.05):
+            while not told.acquire(timeout=0.05):
                 pass
 
 

@@ -524,7 +524,11 @@ def grown_by(folder, kind, memory):
 
     def run(text, *args):
         command = [sys.executable, "-c", textwrap.dedent(text), kind, *args]
-        ran = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+        # Otherwise glibc keeps what threads of libraries have freed, and how much depends on which
+        # of them were chosen and on their number.
+        env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1048576"}
+        options = {"stdout": subprocess.PIPE, "text": True, "check": True}
+        ran = subprocess.run(command, cwd=folder, env=env, **options)
         return ran.stdout
 
     run(MAKE, "8192")
@@ -539,8 +543,8 @@ def grown_by(folder, kind, memory):
 def test_the_bound_on_memory_holds_for_every_source(tmp_path, kind):
     pytest.importorskip(KINDS[kind])
     grown = grown_by(tmp_path, kind, "32M")
-    # What libraries have of a chunk of 16 MiB, and what the allocator keeps, is not in the bound.
-    assert grown <= 32 + 128
+    # Three times the chunk of 16 MiB, or the bound, and what the interpreter takes meanwhile.
+    assert grown <= 48 + 32
 
 
 @pytest.mark.full("arrays of 256 MiB")

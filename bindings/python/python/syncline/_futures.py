@@ -29,9 +29,10 @@ import threading
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING
 
 #: The time in seconds for which a lock is waited for that is kept for moments. Each lock that was
-#: not to be had halves it: where one was left, so were others.
+#: not to be had halves it: where one was left, so were others. A thread that holds one and is not
+#: run by the kernel for longer than the least would wait for ever.
 _patience = 1.0
-_LEAST_PATIENCE = 1e-3
+_LEAST_PATIENCE = 0.01
 
 DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
@@ -171,16 +172,21 @@ def _acquire(lock):
 
 
 class _WaitersEvent(threading.Event):
-    """The event of a waiter, which is given up if its lock is not to be had."""
+    """The event of a waiter, which is given up once its lock is not to be had."""
+
+    is_left = False
 
     def set(self):
-        # Otherwise what waited for it has left.
-        if _acquire(self._cond):
-            try:
-                self._flag = True
-                self._cond.notify_all()
-            finally:
-                self._cond.release()
+        if self.is_left:
+            return
+        if not _acquire(self._cond):
+            self.is_left = True
+            return
+        try:
+            self._flag = True
+            self._cond.notify_all()
+        finally:
+            self._cond.release()
 
 
 class _Teller:

@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import syncline
+import syncline._allocator
 import syncline._geotiff
 import syncline._windows
 from conftest import mean, same
@@ -524,11 +525,7 @@ def grown_by(folder, kind, memory):
 
     def run(text, *args):
         command = [sys.executable, "-c", textwrap.dedent(text), kind, *args]
-        # Otherwise glibc keeps what threads of libraries have freed, and how much depends on which
-        # of them were chosen and on their number.
-        env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1048576"}
-        options = {"stdout": subprocess.PIPE, "text": True, "check": True}
-        ran = subprocess.run(command, cwd=folder, env=env, **options)
+        ran = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
         return ran.stdout
 
     run(MAKE, "8192")
@@ -536,6 +533,31 @@ def grown_by(folder, kind, memory):
     with contextlib.suppress(OSError):
         print(kind, grown, "MiB")
     return grown
+
+
+def test_the_allocator_has_its_setting_back_after_the_last_copy(monkeypatch):
+    told = []
+
+    class Libc:
+        def mallopt(self, parameter, value):
+            told.append((parameter, value >> 20))
+
+        def malloc_trim(self, pad):
+            pass
+
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(syncline._allocator.ctypes, "CDLL", lambda name: Libc())
+    returning = syncline._allocator.returning
+    with pytest.raises(ZeroDivisionError), returning():
+        with returning():
+            pass
+        assert told == 2 * [(-3, 1), (-1, 2)]
+        1 / 0
+    assert told[4:] == [(-3, 32), (-1, 64)]
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
+    with returning():
+        assert len(told) == 6
 
 
 @pytest.mark.full("arrays of 256 MiB")

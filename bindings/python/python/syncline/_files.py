@@ -1,7 +1,6 @@
 """Files beside the outputs: temporary folders, and errors with their paths."""
 
 import contextlib
-import ctypes
 import fcntl
 import importlib
 import math
@@ -14,15 +13,13 @@ import time
 import numpy as np
 
 from . import _syncline
+from ._allocator import returning
 from ._errors import ArgumentError, FileError
 from ._sizes import allowed, told_size
 from ._windows import bounded_cache, check_chunks, window_bytes, windows
 
 #: The bytes of a piece of a window, which is converted and written at once.
 _PIECE = 4 << 20
-
-#: The bytes of a window after which the allocator is told to keep nothing.
-_LARGE = 8 << 20
 
 #: How the names of folders for temporary files begin.
 _PREFIX = ".syncline-"
@@ -169,7 +166,7 @@ class Stage:
         path = self.file()
         with told("write", path):
             file = open(path, "wb")  # noqa: SIM115
-        with file:
+        with file, returning():
             # Not mapped: mapped pages would count as memory of the process.
             header = {"descr": np.lib.format.dtype_to_descr(kind), "shape": tuple(shape)}
             with told("write", path):
@@ -193,9 +190,6 @@ class Stage:
                             _write(file.fileno(), run, start + at * kind.itemsize)
                 # Before the next window is there.
                 del part, some, run
-                if math.prod(cut.stop - cut.start for cut in window) * itemsize >= _LARGE:
-                    trim()
-        trim()
         return path
 
     @property
@@ -209,12 +203,6 @@ class Stage:
             return False
         self.taken += nbytes
         return True
-
-
-def trim():
-    """Give the system what the allocator keeps: chunks that were freed count as memory, too."""
-    with contextlib.suppress(AttributeError, OSError):  # of other libraries of C
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _runs(shape, window, part):

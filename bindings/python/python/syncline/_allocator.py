@@ -25,8 +25,17 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MAPPED_IN_A_COPY = 1 << 20
 _MAPPED_AFTERWARDS = 32 << 20
 
-_lock = threading.Lock()
 _copies = 0
+
+
+def _begin():
+    global _lock
+    _lock = threading.Lock()
+
+
+_begin()
+# Another thread may have had it.
+os.register_at_fork(after_in_child=_begin)
 
 
 @contextlib.contextmanager

@@ -113,8 +113,9 @@ def items(pool, made, called):
     interrupted(lambda: list(pool.map(tasks.square, range(50))), 2e-3)
 
 
-def shut_down(pool, count):
-    for value in range(count):
+def shut_down(pool, most):
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    for value in range(most):
         pool.submit(tasks.square, value)
     cancels = rng.random() < 0.5
     interrupted(lambda: pool.shutdown(cancel_futures=cancels), 3e-3)
@@ -132,6 +133,16 @@ def round_of(use, pool):
             assert use in (cancel, kill)
 
 
+def at_each_step(call, *args):
+    """Call a function until it has no step that was not interrupted once."""
+    global left, step
+    # A destructor may have an interrupt, which is then told and goes no further.
+    left, step = 0, 0
+    while left <= 0:
+        step += 1
+        call(*args)
+
+
 signal.signal(signal.SIGALRM, handler)
 uses = [results, callbacks, cancel, kill, as_completed, another_thread, items]
 pool = syncline.Pool(2)
@@ -142,20 +153,10 @@ for number in range(rounds):
         shut_down(pool, 20)
         pool = syncline.Pool(2)
 if rounds == 0:
-    # A destructor may have an interrupt, which is then told and goes no further.
     for use in uses:
-        left, step = 0, 0
-        while left <= 0:
-            step += 1
-            round_of(use, pool)
-    pool.shutdown()
-    # Those of a pool without tasks are the same each time.
-    for tasks_left in [0, 8]:
-        left, step = 0, 0
-        while left <= 0:
-            step += 1
-            faulthandler.dump_traceback_later(LIMIT, exit=True)
-            shut_down(syncline.Pool(1), tasks_left)
-else:
-    pool.shutdown()
+        at_each_step(round_of, use, pool)
+    # The steps of a pool without tasks are the same each time.
+    for most in [0, 8]:
+        at_each_step(lambda most=most: shut_down(syncline.Pool(1), most))
+pool.shutdown()
 print(f"{count} interrupts in {rounds} rounds")

@@ -560,6 +560,23 @@ def test_the_allocator_has_its_setting_back_after_the_last_copy(monkeypatch):
         assert len(told) == 6
 
 
+def test_a_child_of_fork_does_not_wait_for_the_allocators_lock():
+    script = """
+        import os, signal
+        from syncline import _allocator
+        with _allocator._lock:
+            if os.fork() == 0:
+                signal.alarm(100)
+                with _allocator.returning():
+                    os._exit(0)
+            print(os.wait()[1])
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    )
+    assert ran.stdout == "0\n"
+
+
 @pytest.mark.full("arrays of 256 MiB")
 @pytest.mark.parametrize("kind", marked(KINDS))
 def test_the_bound_on_memory_holds_for_every_source(tmp_path, kind):

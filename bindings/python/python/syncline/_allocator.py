@@ -25,16 +25,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MAPPED_IN_A_COPY = 1 << 20
 _MAPPED_AFTERWARDS = 32 << 20
 
-_copies = 0
-
 
 def _begin():
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _copies
+    _lock, _copies = threading.Lock(), set()
 
 
 _begin()
-# Another thread may have had it.
+# Another thread may have had the lock, or be in a copy.
 os.register_at_fork(after_in_child=_begin)
 
 
@@ -44,16 +42,17 @@ def returning():
 
     Users that have set this themselves, in the environment, keep their setting.
     """
-    global _copies
-    with _lock:
-        _copies += 1
-        _map_from(_MAPPED_IN_A_COPY)
+    this = object()
     try:
+        with _lock:
+            _copies.add(this)
+            _map_from(_MAPPED_IN_A_COPY)
         yield
     finally:
+        # Also after an interrupt before it was added.
         with _lock:
-            _copies -= 1
-            if _copies == 0:
+            _copies.discard(this)
+            if not _copies:
                 _map_from(_MAPPED_AFTERWARDS)
 
 

@@ -546,6 +546,7 @@ def test_the_allocator_has_its_setting_back_after_the_last_copy(monkeypatch):
             pass
 
     monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(syncline._allocator.ctypes, "CDLL", lambda name: Libc())
     returning = syncline._allocator.returning
@@ -562,14 +563,16 @@ def test_the_allocator_has_its_setting_back_after_the_last_copy(monkeypatch):
 
 def test_a_child_of_fork_does_not_wait_for_the_allocators_lock():
     script = """
-        import os, signal
+        import os, signal, threading
         from syncline import _allocator
-        with _allocator._lock:
-            if os.fork() == 0:
-                signal.alarm(100)
-                with _allocator.returning():
-                    os._exit(0)
-            print(os.wait()[1])
+        thread = threading.Thread(target=_allocator._lock.acquire)
+        thread.start()
+        thread.join()
+        if os.fork() == 0:
+            signal.alarm(100)
+            with _allocator.returning():
+                os._exit(0)
+        print(os.wait()[1])
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True

@@ -28,7 +28,8 @@ _MAPPED_AFTERWARDS = 32 << 20
 
 def _begin():
     global _lock, _copies
-    _lock, _copies = threading.Lock(), set()
+    # The handler of a signal may read an array, too.
+    _lock, _copies = threading.RLock(), set()
 
 
 _begin()
@@ -58,8 +59,9 @@ def returning():
 
 def _map_from(nbytes):
     tunables = os.environ.get("GLIBC_TUNABLES", "")
-    if "MALLOC_MMAP_THRESHOLD_" in os.environ or "malloc.mmap_threshold" in tunables:
-        return
+    for name in ("mmap_threshold", "trim_threshold"):
+        if f"MALLOC_{name.upper()}_" in os.environ or f"malloc.{name}" in tunables:
+            return
     with contextlib.suppress(AttributeError, OSError):  # of other libraries of C
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, nbytes)

@@ -125,11 +125,14 @@ class Future(futures.Future):
             _tell(self)
 
     def _keep(self, value, error, state):
+        # No calls from here on: after one, the handler of a signal may add a callback, or keep the
+        # outcome of another future.
+        untold = None
+        if self._waiters or self._done_callbacks:
+            untold = [*self._waiters], [*self._done_callbacks]
         with _keeping:
             if self._state not in DONE:
-                self._result, self._exception = value, error
-                if self._waiters or self._done_callbacks:
-                    self._untold = list(self._waiters), list(self._done_callbacks)
+                self._result, self._exception, self._untold = value, error, untold
                 # Last: other threads look at nothing else.
                 self._state = state
 

@@ -37,14 +37,19 @@ impl Inside {
     /// # Errors
     /// `Error` if the interpreter ends.
     pub(crate) fn new(py: Python<'_>) -> PyResult<Self> {
+        let inside = Inside::at_the_end(py);
+        check(py)?;
+        Ok(inside)
+    }
+
+    /// For what has to be done also if the interpreter ends, and is done soon.
+    pub(crate) fn at_the_end(_: Python<'_>) -> Self {
         // Relaxed: this thread has the interpreter lock, and so has `end` when it notes the end.
         if PROCESS.swap(process::id(), Ordering::Relaxed) != process::id() {
             INSIDE.store(0, Ordering::Relaxed);
         }
         INSIDE.fetch_add(1, Ordering::Relaxed);
-        let inside = Inside;
-        check(py)?;
-        Ok(inside)
+        Inside
     }
 }
 

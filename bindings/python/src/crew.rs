@@ -135,10 +135,14 @@ impl Inner {
         }
     }
 
-    /// Submits tasks: hands them out, or wakes the driver.
-    fn submit(&self, entries: Vec<Entry>) {
+    /// Submits tasks: hands them out, or wakes the driver. Returns whether the crew takes tasks.
+    fn submit(&self, entries: Vec<Entry>) -> bool {
         let asleep = {
             let mut turn = lock(&self.turn);
+            // Relaxed: the flag is set with this lock.
+            if self.closing.load(Ordering::Relaxed) {
+                return false;
+            }
             turn.open.extend(entries.iter().map(|(token, _)| *token));
             mem::take(&mut turn.asleep)
         };
@@ -155,6 +159,7 @@ impl Inner {
         if asleep {
             self.changed.notify_all();
         }
+        true
     }
 
     /// Runs `work` on the pool, which the driver leaves alone meanwhile.
@@ -461,15 +466,14 @@ impl Crew {
         Ok(Crew { inner, thread: Mutex::new(Some(thread)), home: process::id() })
     }
 
-    /// Submits tasks.
-    fn submit(&self, py: Python<'_>, tasks: Vec<Submitted<'_>>) -> PyResult<()> {
+    /// Submits tasks; returns false, and takes none, if the crew is closed or about to be.
+    fn submit(&self, py: Python<'_>, tasks: Vec<Submitted<'_>>) -> PyResult<bool> {
         let entry = |(token, chunk, pickle, parts, priority, cost): Submitted<'_>| {
             let work = Work::new(chunk, pickle.as_bytes(), parts)?;
             Ok((token, Task::new(work).priority(priority).cost(cost)))
         };
         let entries = tasks.into_iter().map(entry).collect::<PyResult<Vec<Entry>>>()?;
-        py.detach(|| self.inner.submit(entries));
-        Ok(())
+        Ok(py.detach(|| self.inner.submit(entries)))
     }
 
     /// Waits until a task has ended; returns whether it has, and false after `seconds`.
@@ -514,24 +518,32 @@ impl Crew {
         });
     }
 
-    /// Ends the pool: waits for idle workers if `gently`, and kills the others. Tasks that have not
+    /// Ends the workers: waits for idle ones if `gently`, and kills the others. Tasks that have not
     /// ended are forgotten.
     fn close(&self, py: Python<'_>, gently: bool) {
+        let _inside = Inside::at_the_end(py);
         py.detach(|| {
             self.inner.end_attending();
-            let thread = lock(&self.thread).take();
-            // A callback may close the pool in that very thread.
-            let other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
-            if let Some(thread) = thread.filter(other) {
-                // A panic of the thread was told when it occurred.
-                let _ = thread.join();
-            }
             match self.inner.paused(|driven| driven.pool.take()) {
                 Some(pool) if gently => pool.finish(),
                 pool => drop(pool),
             }
             lock(&self.inner.turn).open.clear();
             self.inner.changed.notify_all();
+        });
+    }
+
+    /// Waits, after `close`, until the callbacks in the crew's thread have returned.
+    fn join(&self, py: Python<'_>) {
+        let _inside = Inside::at_the_end(py);
+        py.detach(|| {
+            let thread = lock(&self.thread).take();
+            // A callback may wait in that very thread.
+            let other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
+            if let Some(thread) = thread.filter(other) {
+                // A panic of the thread was told when it occurred.
+                let _ = thread.join();
+            }
         });
     }
 

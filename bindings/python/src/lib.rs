@@ -13,6 +13,7 @@
 //! | `buffer`    | results, as memory that numpy views without a copy                          |
 //! | `work`      | tasks of a pool and their answers, as messages                              |
 //! | `crew`      | a pool of workers, used by any number of threads                            |
+//! | `locks`     | locks of Python code that an interrupt may end at any step                  |
 //! | `serve`     | a worker of a pool                                                          |
 //! | `recording` | traces of this process and of its workers, and reports of them              |
 //! | `attend`    | work in a thread of its own, watched for signals                            |
@@ -24,6 +25,7 @@ mod crew;
 mod error;
 mod inputs;
 mod kernel;
+mod locks;
 mod recording;
 mod serve;
 mod sweep;
@@ -40,6 +42,8 @@ mod _syncline {
     use crate::crew::Crew;
     #[pymodule_export]
     use crate::kernel::Kernel;
+    #[pymodule_export]
+    use crate::locks::{FutureLock, Turn};
     #[pymodule_export]
     use crate::recording::{Reported, finish_trace, is_report_page, start_trace};
     #[pymodule_export]

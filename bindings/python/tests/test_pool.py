@@ -475,7 +475,7 @@ def test_results_wait_for_room():
 
 def test_an_attempt_that_was_given_up_does_no_harm(pool, monkeypatch):
     # What fails in the main thread is tried in another one, which may be slow.
-    monkeypatch.setattr("syncline._tasks._PATIENCE", 0.05)
+    monkeypatch.setattr("syncline._pickling._PATIENCE", 0.05)
     pytest.importorskip("cloudpickle")
     one, two = np.full(10000, 1.0), np.full(10000, 2.0)
     made = pool.submit(tasks.firsts, tasks.Slow(0.1), one, tasks.Slow(0.1), two, lambda: 0)

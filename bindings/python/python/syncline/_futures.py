@@ -8,31 +8,37 @@ step                    in                      an interrupt of it
 ======================  ======================  ================================================
 the outcome is kept     the thread that drives  it is kept again; the first one counts
 waiters and callbacks   that thread, or that    does not occur; before it, the outcome is kept
-are told                of `_Teller` for the    again
-                        main thread
+are told                of the pool's `Teller`  again
+                        for the main thread
 ======================  ======================  ================================================
 
 Those are told that were there when the outcome was kept, each once: what comes later has seen the
 outcome, and `wait` would count it twice.
 
 The `wait` and `as_completed` of `concurrent.futures`, interrupted in the main thread, may leave
-with the locks of futures, or with that of the event for which they wait. So these locks are waited
-for no longer than `_patience`. Our own threads set no event for which the main thread waits
+with the locks of thousands of futures, or with that of the event for which they wait. The lock of a
+future is taken over as soon as the main thread is in no code that uses it. The lock of an event is
+waited for no longer than `_PATIENCE`: our own threads set no event for which the main thread waits
 without this limit.
 """
 
 import _thread
+import collections
 import concurrent.futures as futures
-import os
 import queue
+import sys
 import threading
+import time
+import types
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING
 
-#: The time in seconds for which a lock is waited for that is kept for moments. Each lock that was
-#: not to be had halves it: where one was left, so were others. A thread that holds one and is not
-#: run by the kernel for longer than the least would wait for ever.
-_patience = 1.0
-_LEAST_PATIENCE = 0.01
+from . import _syncline
+
+#: The time in seconds for which a lock is waited for that is kept for moments.
+_PATIENCE = 1.0
+
+#: The time in seconds for which a `Teller` waits for more.
+_LINGER = 1.0
 
 DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
@@ -45,7 +51,7 @@ class Future(futures.Future):
 
     def __init__(self, pool):
         super().__init__()
-        self._lock = self._condition._lock
+        self._condition = self._lock = _syncline.FutureLock(_is_left)
         self._pool, self._token, self._untold = pool, None, None
 
     def done(self):
@@ -110,31 +116,22 @@ class Future(futures.Future):
         """Keep the outcome, unless there is one, and tell it."""
         # With the lock of the future: another thread that has seen no outcome is about to add
         # itself.
-        if threading.current_thread() is threading.main_thread():
-            with self._lock:
-                self._keep(value, error, state)
-            if self._untold is not None:
-                _teller.put(self)
-        else:
-            is_held = _acquire(self._lock)
-            try:
-                self._keep(value, error, state)
-            finally:
-                if is_held:
-                    self._lock.release()
+        with self._lock:
+            self._keep(value, error, state)
+        if not in_main():
             _tell(self)
+        elif self._untold is not None:
+            self._pool._teller.put(self)
 
     def _keep(self, value, error, state):
-        # No calls from here on: after one, the handler of a signal may add a callback, or keep the
-        # outcome of another future.
-        untold = None
-        if self._waiters or self._done_callbacks:
-            untold = [*self._waiters], [*self._done_callbacks]
-        with _keeping:
-            if self._state not in DONE:
-                self._result, self._exception, self._untold = value, error, untold
-                # Last: other threads look at nothing else.
-                self._state = state
+        # No calls from here on: after one, the handler of a signal may add a callback, or keep
+        # another outcome.
+        if self._state not in DONE:
+            if self._waiters or self._done_callbacks:
+                self._untold = [*self._waiters], [*self._done_callbacks]
+            self._result, self._exception = value, error
+            # Last: other threads look at nothing else.
+            self._state = state
 
 
 def _call(callback, future, caught):
@@ -146,7 +143,7 @@ def _call(callback, future, caught):
 
 def _tell(future):
     """Tell the waiters and callbacks of a future that it is done; not in the main thread."""
-    with _keeping:
+    with future._lock:
         untold, future._untold = future._untold, None
     if untold is None:
         return
@@ -165,15 +162,6 @@ def _tell(future):
         _call(callback, future, BaseException)
 
 
-def _acquire(lock):
-    """Acquire a lock, unless it is not to be had; return whether it was."""
-    global _patience
-    is_held = lock.acquire(timeout=_patience)
-    if not is_held:
-        _patience = max(_patience / 2, _LEAST_PATIENCE)
-    return is_held
-
-
 class _WaitersEvent(threading.Event):
     """The event of a waiter, which is given up once its lock is not to be had."""
 
@@ -182,7 +170,7 @@ class _WaitersEvent(threading.Event):
     def set(self):
         if self.is_left:
             return
-        if not _acquire(self._cond):
+        if not self._cond.acquire(timeout=_PATIENCE):
             self.is_left = True
             return
         try:
@@ -192,50 +180,127 @@ class _WaitersEvent(threading.Event):
             self._cond.release()
 
 
-class _Teller:
-    """A thread that tells, begun when it is needed."""
+def _codes(owner):
+    return {of.__code__ for of in vars(owner).values() if isinstance(of, types.FunctionType)}
+
+
+#: Code that uses the locks of futures, and code called by it that waits, and has none.
+_USES_LOCKS = _codes(futures.Future) | {
+    futures.wait.__code__,
+    futures.as_completed.__code__,
+    Future.add_done_callback.__code__,
+    Future._finish.__code__,
+    Future._keep.__code__,
+}
+_WAITS = {threading.Event.wait.__code__, threading.Condition.wait.__code__}
+
+
+def _is_left(owner, waited, is_circle):
+    """Return whether the owner of a future's lock, for which one has waited, has left with it.
+
+    The handler of a signal, on top of code that uses locks, may wait for the one that asks. In a
+    circle of threads that wait for each other's locks the main thread has left with its own: those
+    that a thread uses it acquires in one order.
+    """
+    frame = sys._current_frames().get(owner)
+    if frame is not None and owner != threading.main_thread().ident:
+        return False
+    if is_circle:
+        return True
+    is_interrupted, above = False, None
+    while frame is not None:
+        code = frame.f_code
+        if code in _USES_LOCKS:
+            if above not in _WAITS:
+                return is_interrupted and waited >= _PATIENCE
+        elif code.co_filename not in _LIBRARY:
+            is_interrupted = True
+        frame, above = frame.f_back, code
+    return True
+
+
+#: The files of what code that uses locks calls.
+_LIBRARY = {futures.Future.__init__.__code__.co_filename, threading.__file__}
+
+
+def in_main():
+    """Return whether this is the main thread."""
+    # No `current_thread`, which makes a record of a thread that `threading` has not started.
+    return threading.get_ident() == threading.main_thread().ident
+
+
+_here = threading.local()
+
+
+def is_telling():
+    """Return whether this thread calls what the user gave, to whose return the end of a pool waits.
+
+    Then this thread waits for no such return: that of another thread may wait for this one.
+    """
+    return getattr(_here, "is_telling", False)
+
+
+def telling(call, *arguments):
+    """Call a function, during which `is_telling` is true; not in the main thread."""
+    before = is_telling()
+    _here.is_telling = True
+    try:
+        call(*arguments)
+    finally:
+        _here.is_telling = before
+
+
+def aside(call, *arguments):
+    """Call a function in a thread of its own, which no interrupt reaches."""
+    try:
+        # No `Thread`: an interrupt of its `start` may leave half of one.
+        _thread.start_new_thread(call, arguments)
+    except RuntimeError:  # the interpreter ends, or has no more threads
+        call(*arguments)
+
+
+class Teller:
+    """A thread that tells what the main thread has kept; it ends when nothing has come for long."""
 
     def __init__(self):
-        self.todo, self.thread = queue.SimpleQueue(), None
+        self.todo, self.woken = collections.deque(), queue.SimpleQueue()
+        self.lock, self.thread = threading.Lock(), None
 
     def put(self, future):
-        self.todo.put(future)
+        self.todo.append(future)
+        self.begin()
+
+    def begin(self):
         if self.thread is None:
-            # No `Thread`: an interrupt of its `start` may leave half of one. An interrupt here may
-            # leave two threads, which does no harm.
-            self.thread = _thread.start_new_thread(self.run, ())
+            # A thread that has not got to its begin may get company, which does no harm.
+            aside(self.run)
+        else:
+            self.woken.put(None)
 
     def run(self):
-        while True:
-            future = self.todo.get()
-            if isinstance(future, _thread.LockType):
-                future.release()
-            else:
-                _call(_tell, future, BaseException)
+        with self.lock:
+            telling(self.tell)
+
+    def tell(self):
+        while self.todo:
+            self.thread = threading.get_ident()
+            while self.todo or self.is_woken():
+                if self.todo:
+                    _call(_tell, self.todo[0], BaseException)
+                    self.todo.popleft()
+            # What comes before this is seen by the look that follows.
+            self.thread = None
+
+    def is_woken(self):
+        try:
+            self.woken.get(timeout=_LINGER)
+        except queue.Empty:
+            return False
+        return True
 
     def flush(self):
-        """Wait until what was put before is told."""
-        if self.thread not in (None, threading.get_ident()):
-            # No `Event`, whose inner lock an interrupt may leave: this thread would wait for it.
-            told = _thread.allocate_lock()
-            told.acquire()
-            self.todo.put(told)
-            # In short waits: a signal that another thread gets does not end one.
-            while not told.acquire(timeout=0.05):
-                pass
-
-
-def _begin():
-    global _keeping, _teller
-    #: Held for moments, by no code that waits or that an interrupt can leave without its release.
-    _keeping = threading.Lock()
-    _teller = _Teller()
-
-
-_begin()
-os.register_at_fork(after_in_child=_begin)
-
-
-def flush():
-    """Wait until the callbacks of all futures that have ended have returned."""
-    _teller.flush()
+        """Wait until all is told; in the thread that tells, do nothing."""
+        while self.todo and self.thread != threading.get_ident():
+            if self.thread is None:
+                self.begin()
+            time.sleep(1e-3)

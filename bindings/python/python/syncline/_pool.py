@@ -1,27 +1,62 @@
-"""Pools of worker processes, with the interface of `concurrent.futures.Executor`."""
+"""Pools of worker processes, with the interface of `concurrent.futures.Executor`.
+
+The end of a pool is the work of a thread of its own, from one call on that starts it: so an
+interrupt comes before it, and then another call ends the pool, or it does not matter. These wait
+for each other:
+
+=========================  ==========================================  ===========================
+thread                     waits until                                 which comes, as
+=========================  ==========================================  ===========================
+`shutdown`                 no task is left: each has its outcome, and  threads drive the pool
+                           its callbacks have returned
+`shutdown` and             the end is over                             it waits for callbacks only
+`kill_workers`
+the same, in a callback    each task has its outcome; the workers      it waits for no callback
+                           have ended
+the end, first             the driver leaves the crew's lock           it is woken, and has no lock
+                                                                       while it calls Python
+the end, then              the callbacks have returned that it calls   callbacks return: their user
+                           for the tasks that were left, those of the  promises that
+                           `Teller`, and those of the crew's thread
+a thread that submits      nothing: the crew takes a task, which is    the crew's lock orders the
+                           registered by then, or refuses it           two
+=========================  ==========================================  ===========================
+
+What the user gives may call any of these: a callback, and the `__reduce__` of an argument. No lock
+of ours is held meanwhile but the `Turn` of a map, for which no thread waits.
+"""
 
 import atexit
 import collections
 import concurrent.futures as futures
 import itertools
 import os
-import pickle
-import subprocess
 import sys
 import threading
 import time
-import types
 import weakref
 
 from . import _syncline, _worker
-from ._errors import ArgumentError, PoolError, TaskPicklingError
-from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, flush
+from ._errors import ArgumentError, PoolError
+from ._futures import (
+    CANCELLED_AND_NOTIFIED,
+    DONE,
+    Future,
+    Teller,
+    aside,
+    in_main,
+    is_telling,
+    telling,
+)
+from ._pickling import pickle_of, pickle_of_function, worker_arguments
 from ._sizes import seconds, size, told_size, whole
-from ._tasks import Map, One, attempt
-from ._worker import dumps
+from ._tasks import Map, One
 
 #: The least private memory of a worker.
 _LEAST_MEMORY = 16 << 20
+
+#: The time, in seconds, between two looks at what other threads do.
+_LOOK = 1e-3
 
 #: The pools that are open, which end when the interpreter does.
 _open: weakref.WeakSet = weakref.WeakSet()
@@ -98,7 +133,8 @@ class Pool(futures.Executor):
         memory="1G",
         batch=None,
     ):
-        self._ended = self._closed = True
+        # What comes one after the other: it takes no tasks, its workers have ended, all is over.
+        self._closed = self._ended = self._over = True
         self._workers = 0
         if _worker.is_importing:
             raise PoolError(
@@ -120,15 +156,14 @@ class Pool(futures.Executor):
             )
         self._tokens, self._tasks = itertools.count(1), {}
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._pickles = weakref.WeakKeyDictionary()
-        self._maps, self._finishing, self._start = weakref.WeakSet(), False, None
+        self._maps, self._teller, self._start = weakref.WeakSet(), Teller(), None
         start = None
         if initializer is not None:
-            start = self._hand_over(self._pickle((initializer, tuple(initargs)), None))
+            start = self._hand_over(pickle_of((initializer, tuple(initargs)), None))
         settings = {
             "workers": self._workers,
             "program": sys.executable,
-            "arguments": _arguments(start),
+            "arguments": worker_arguments(start),
             "retries": 0,
             "timeout": timeout,
             "batch": batch,
@@ -139,7 +174,7 @@ class Pool(futures.Executor):
         this = weakref.ref(self)
         ended = collections.deque()
         self._crew = _syncline.Crew(settings, ended, lambda: _settle(this, ended))
-        self._closed = self._ended = False
+        self._closed = self._ended = self._over = False
         _open.add(self)
 
     def __repr__(self):
@@ -203,16 +238,19 @@ class Pool(futures.Executor):
         self._check()
         parts = []
         priority, cost = whole("priority", -(1 << 31), priority, (1 << 31) - 1), _real("cost", cost)
-        pickled = self._pickle((self._function(fn), args, kwargs), parts, (args, kwargs))
+        call = pickle_of((pickle_of_function(fn), args, kwargs), parts, (args, kwargs))
         future = Future(self)
-        task = One(future, (args, kwargs), pickled, parts, priority, cost)
+        task = One(future, (args, kwargs), call, parts, priority, cost)
         try:
-            task.send(self)
+            is_sent = task.send(self)
         except BaseException:
             # No one has its future.
             if task.token is not None:
                 self._crew.kill([task.token])
             raise
+        if not is_sent:
+            # It has ended while the arguments were pickled.
+            raise PoolError("the pool is shut down")
         return future
 
     def map(
@@ -294,69 +332,102 @@ class Pool(futures.Executor):
         if wait:
             # An interrupt of the wait leaves the rest to another call.
             self._finish()
-        elif not self._finishing:
-            self._finishing = True
-            threading.Thread(target=self._finish, name="syncline-shutdown", daemon=True).start()
+        else:
+            aside(self._finish)
 
     def kill_workers(self):
         """End the pool at once: kill the workers, and what they have started.
 
         Tasks that have not ended end with a `PoolError`. (`concurrent.futures` has a method of this
         name from Python 3.14 on.)
+
+        Notes
+        -----
+        Ctrl-C ends the wait for the end and for the callbacks of the tasks, which go on.
         """
         if self._pid == os.getpid():
             self._end(gently=False)
 
     def _finish(self):
-        # A task of a `map` is followed by the next one before it goes.
-        patience = 1000
-        while self._tasks:
-            for token, task in list(self._tasks.items()):
-                if not self._crew.wait(token, None) or self._tasks.get(token) is not task:
+        patience, in_callback = 1000, is_telling()
+        while True:
+            left = self._left(in_callback)
+            if not left:
+                # A task of a `map` is followed by the next one before it goes, but for those that
+                # another thread submits.
+                others = [made.go_on_with_rest() for made in list(self._maps)]
+                if not any(others) and not self._left(in_callback):
+                    break
+                time.sleep(_LOOK)
+            for token, task in left:
+                # In a callback, not until those of the task have returned.
+                longest = _LOOK if in_callback else None
+                if not self._crew.wait(token, longest) or self._tasks.get(token) is not task:
                     continue
                 if patience > 0:
                     # Another thread is about to submit it, or to settle it.
                     patience -= 1
-                    time.sleep(1e-3)
+                    time.sleep(_LOOK)
                 else:
                     # An interrupt has ended its submission.
                     task.fail(self._lost())
                     self._tasks.pop(token, None)
-        flush()
         self._end(gently=True)
 
-    def _end(self, gently):
-        """End the workers; the tasks that are left end with an error."""
+    def _left(self, in_callback):
+        """Return the tasks for which a shutdown waits, with their tokens."""
+        tasks = list(self._tasks.items())
+        if in_callback:
+            return [(token, task) for token, task in tasks if not task.has_ended()]
+        return tasks
+
+    def _end(self, gently, wait=True):
+        """End the workers, then the tasks that are left; wait until that is over."""
         self._closed = True
+        if not self._over:
+            aside(self._end_aside, gently)
+        in_callback = is_telling()
+        while wait and not (self._ended if in_callback else self._over):
+            time.sleep(_LOOK)
+
+    def _end_aside(self, gently):
         with self._lock:
-            if self._ended:
-                return
+            if not self._over:
+                telling(self._end_now, gently)
+
+    def _end_now(self, gently):
+        try:
+            self._crew.close(gently)
             self._ended = True
-        self._crew.close(gently)
-        _open.discard(self)
-        for made in list(self._maps):
-            made.stop(self._lost())
-        for token, task in list(self._tasks.items()):
-            task.fail(self._lost())
-            self._tasks.pop(token, None)
-        if self._start is not None:
-            os.close(self._start)
+            for made in list(self._maps):
+                made.stop(self._lost())
+            for token, task in list(self._tasks.items()):
+                task.fail(self._lost())
+                self._tasks.pop(token, None)
+            self._teller.flush()
+            self._crew.join()
+        finally:
+            if self._start is not None:
+                os.close(self._start)
+            self._over = True
+            _open.discard(self)
 
     def __exit__(self, kind, error, trace):
-        if kind is None:
-            try:
+        try:
+            if kind is None:
                 self.shutdown(wait=True)
-            except BaseException:
-                # An interrupt of the wait.
+            else:
                 self.kill_workers()
-                raise
-        else:
+        except BaseException:
+            # An interrupt of the wait.
             self.kill_workers()
+            raise
         return False
 
     def __del__(self):
-        if not getattr(self, "_ended", True) and self._pid == os.getpid():
-            self._end(gently=False)
+        if not getattr(self, "_over", True) and self._pid == os.getpid():
+            # Without a wait: this thread may be in the middle of anything.
+            self._end(gently=False, wait=False)
 
     def _check_process(self):
         if self._pid != os.getpid():
@@ -380,7 +451,7 @@ class Pool(futures.Executor):
                 break
             else:
                 # Another thread is ending the pool, and what is left of its tasks.
-                time.sleep(1e-3)
+                time.sleep(_LOOK)
 
     def _lost(self):
         """Return the exception for a task that is not under way, and has no outcome."""
@@ -403,71 +474,6 @@ class Pool(futures.Executor):
             # Its worker may be handed the task, and not have begun it.
             future._finish(state=CANCELLED_AND_NOTIFIED)
 
-    def _function(self, fn):
-        """Return the pickle of a function; those that are pickled by name are kept."""
-        if type(fn) is not types.FunctionType:
-            return self._pickle(fn, None)
-        found = self._pickles.get(fn)
-        if found is None:
-            found = self._pickle(fn, None)
-            if b"__main__" not in found and len(found) < 200:
-                self._pickles[fn] = found
-        return found
-
-    def _pickle(self, value, parts, told=None):
-        """Return the pickle of a value, by `cloudpickle` where it is needed and installed.
-
-        An error shows `told`, or the value.
-        """
-        told = value if told is None else told
-
-        def pickled_by(module):
-            if parts is None:
-                return module.dumps(value, 5), ()
-            # Of each call its own: one that was given up may still be at it.
-            found = []
-            return dumps(value, found, module.dumps), found
-
-        def kept(pickled, found):
-            if parts is not None:
-                parts[:] = found
-            return pickled
-
-        made, cause = attempt(lambda: pickled_by(pickle))
-        if cause is None and b"__main__" not in made[0]:
-            return _of_main(kept(*made))
-        try:
-            import cloudpickle
-        except ImportError:
-            cloudpickle = None
-        if cloudpickle is None:
-            if cause is not None:
-                raise TaskPicklingError(
-                    f"{_short(told)} cannot be pickled: {cause}; with cloudpickle installed, "
-                    "lambdas and local functions can be"
-                ) from cause
-            if _main_data() is None:
-                raise TaskPicklingError(
-                    "a function or class of an interactive session, of standard input or of a "
-                    "__main__.py goes to workers by cloudpickle: pip install cloudpickle"
-                )
-            return _worker.NEEDS_MAIN + kept(*made)
-        made, cause = attempt(lambda: pickled_by(cloudpickle))
-        if cause is not None:
-            raise TaskPicklingError(f"{_short(told)} cannot be pickled: {cause}") from cause
-        return _of_main(kept(*made))
-
-
-def _of_main(pickled):
-    """Return a pickle with a mark if it names what only the main module has.
-
-    In a worker, and in a process that `multiprocessing` has started without a fork, the main module
-    is one that was imported as ``__mp_main__``, and so are the names of what it has.
-    """
-    if b"__mp_main__" in pickled and sys.modules["__main__"].__name__ == "__mp_main__":
-        return _worker.NEEDS_MAIN + pickled
-    return pickled
-
 
 def _real(name, value):
     try:
@@ -487,50 +493,17 @@ def _read(iterable):
     return items
 
 
-def _short(value):
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _main_data():
-    """Return what a worker needs to import the main module; `None` if it cannot be imported."""
-    main = sys.modules.get("__main__")
-    name = getattr(getattr(main, "__spec__", None), "name", None)
-    if name is None:
-        # Standard input has a name in angle brackets.
-        if not os.path.isfile(getattr(main, "__file__", None) or ""):
-            return None
-    elif name.rpartition(".")[2] == "__main__":
-        # That of a package, a folder or an archive, which runs whatever imports it.
-        return None
-    from multiprocessing import spawn
-
-    return spawn.get_preparation_data("syncline-worker")
-
-
-def _arguments(start):
-    """Return the command line of a worker, behind the interpreter."""
-    main = _main_data()
-    if main is not None:
-        # What says nothing of the module: secrets, and what the worker has anyway.
-        keep = ("init_main_from_name", "init_main_from_path", "sys_path", "sys_argv", "dir")
-        main = {name: main[name] for name in keep if name in main}
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}; from syncline._worker import main; "
-        f"main({start!r}, {main!r})"
-    )
-    return [*subprocess._args_from_interpreter_flags(), "-c", code]
-
-
 def _settle(this, ended):
-    """Give tasks their outcomes; called by the thread that drives the pool.
+    """Give tasks their outcomes; called by the thread that drives the pool."""
+    if in_main():
+        _settle_all(this, ended)
+    else:
+        telling(_settle_all, this, ended)
 
-    An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and settling
-    one twice does no harm.
-    """
+
+def _settle_all(this, ended):
+    # An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and
+    # settling one twice does no harm.
     pool = this()
     while ended and pool is not None:
         outcome = ended[0]
@@ -540,7 +513,7 @@ def _settle(this, ended):
             try:
                 task.settle(pool, token, answer, failure)
             except BaseException as error:
-                if threading.current_thread() is threading.main_thread():
+                if in_main():
                     # Of the handler of a signal; if not, it is raised in the crew's thread, too.
                     raise
                 task.fail(error)
@@ -552,8 +525,11 @@ def _settle(this, ended):
 
 @atexit.register
 def _end_all():
-    for pool in list(_open):
-        if pool._pid == os.getpid():
+    pools = [pool for pool in list(_open) if pool._pid == os.getpid()]
+    try:
+        for pool in pools:
+            pool._end(gently=False, wait=False)
+        for pool in pools:
             pool._end(gently=False)
-    flush()
-    _syncline.end()
+    finally:
+        _syncline.end()

@@ -14,17 +14,16 @@ the pool        a `PoolError`                         the same for all items
 ==============  ====================================  ==========================================
 """
 
-import _thread
 import concurrent.futures as futures
-import contextlib
 import itertools
 import os
 import pickle
-import threading
 import time
 
+from . import _syncline
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
-from ._futures import CANCELLED_AND_NOTIFIED, DONE
+from ._futures import CANCELLED_AND_NOTIFIED, DONE, in_main
+from ._pickling import attempt, pickle_of, pickle_of_function
 from ._progress import Bar
 
 #: The time, in seconds, for which items of `map` are handed out together.
@@ -39,12 +38,6 @@ _TOGETHER_BYTES = 1 << 22
 #: The bytes from which on an argument goes by itself.
 _LARGE = 1 << 16
 
-#: The time in seconds for which a thread waits for another one to submit items.
-_MOMENT = 0.1
-
-#: The time in seconds that another thread has to do what has failed in the main thread.
-_PATIENCE = 10
-
 
 class One:
     """A task that was submitted by itself."""
@@ -57,17 +50,23 @@ class One:
         self.token, self.settled = None, None
 
     def send(self, pool):
+        """Submit the task; return whether the pool takes tasks."""
         token = self.token = next(pool._tokens)
         pool._tasks[token] = self
+        entry = (token, 0, self.pickled, self.parts, self.priority, self.cost)
         try:
-            pool._crew.submit([(token, 0, self.pickled, self.parts, self.priority, self.cost)])
+            is_sent = pool._crew.submit([entry])
         except BaseException:
             # Unless it is under way: an interrupt may come after its submission.
             if pool._crew.wait(token, 0):
                 pool._tasks.pop(token, None)
             raise
-        # Only now: a thread that waits takes a token that is not open for one that has ended.
-        self.future._token = token
+        if is_sent:
+            # Only now: a thread that waits takes a token that is not open for one that has ended.
+            self.future._token = token
+        else:
+            pool._tasks.pop(token, None)
+        return is_sent
 
     def settle(self, pool, token, answer, failure):
         if failure is not None:
@@ -80,9 +79,10 @@ class One:
             error = _error(failure, self.tries)
             if self.future._state in DONE:
                 return  # it was killed
-            if failure[0] in ("died", "late") and self.tries <= pool._retries:
-                return self.send(pool)
-            return self.fail(error)
+            is_tried_again = failure[0] in ("died", "late") and self.tries <= pool._retries
+            if not (is_tried_again and self.send(pool)):
+                self.fail(error)
+            return
         outcome, error = attempt(lambda: pickle.loads(answer[0], buffers=answer[1]), BaseException)
         if error is not None:
             self.fail(unreadable(error))
@@ -90,6 +90,9 @@ class One:
             self.future._finish(outcome[1])
         else:
             self.fail(outcome[1])
+
+    def has_ended(self):
+        return self.future._state in DONE
 
     def fail(self, error):
         self.future._finish(error=error)
@@ -110,6 +113,9 @@ class Chunk:
 
     def settle(self, pool, token, answer, failure):
         self.of.settle(self, answer, failure)
+
+    def has_ended(self):
+        return self.of.ended.find(0, self.items.start, self.items.stop) < 0
 
     def fail(self, error):
         self.of.fail(self.items, error)
@@ -132,7 +138,7 @@ class Map:
     def __init__(self, pool, fn, columns, timeout, chunksize, progress):
         self.pool, self.columns, self.chunksize = pool, columns, chunksize
         self.count = len(columns[0])
-        self.function = pool._function(fn)
+        self.function = pickle_of_function(fn)
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.values, self.errors = [None] * self.count, {}
         self.tokens, self.ended = [None] * self.count, bytearray(self.count)
@@ -145,7 +151,7 @@ class Map:
         self.bytes = 1
         # Whether items that run are not wanted, either.
         self.is_killed = False
-        self.lock, self.is_wanted = threading.RLock(), False
+        self.turn, self.is_wanted = _syncline.Turn(), False
         self.is_told = False
         self.bar, self.failure = Bar() if progress is True else None, None
         self.progress = self.show if self.bar is not None else progress or None
@@ -176,23 +182,41 @@ class Map:
     def more(self):
         """Submit items, as long as few are under way."""
         self.is_wanted = True
-        # Not by what the items are made of, or by the handler of a signal, while this thread
-        # submits items already. Their loop goes on until no more are wanted.
-        while self.is_wanted and not self.lock._is_owned():
-            if not _locked(self.lock, self.send_some):
-                return  # the thread that has the lock does it
+        # The thread that submits items already goes on until no more are wanted. It may be this
+        # one, in what the items are made of or in the handler of a signal.
+        while self.is_wanted and self.send_in_turn():
+            pass
+
+    def send_in_turn(self):
+        with self.turn as is_mine:
+            if is_mine:
+                self.send_some()
+        return is_mine
 
     def send_some(self):
         self.is_wanted = False
         # One for each worker, until it is known how long an item takes.
         most = (3 if self.measured or self.chunksize else 1) * self.pool._workers
-        while self.next < self.count and len(self.under_way) < most:
+        while self.next < self.cut and len(self.under_way) < most:
             chosen = range(self.next, min(self.next + self.size(), self.count))
             if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
                 chosen = chosen[:1]
-            self.send([Chunk(self, chosen)])
+            chunk = Chunk(self, chosen)
+            self.send([chunk])
             # Only now: an interrupt before leaves them to the next call.
-            self.next = max(self.next, chosen.stop)
+            self.next = chosen.stop
+            if chosen.start >= self.cut:
+                # Another thread has stopped it meanwhile.
+                self.take_back([chunk])
+
+    def go_on_with_rest(self):
+        """Submit items that no call is about to submit; return whether another thread is.
+
+        An interrupt of their submission may have left them.
+        """
+        self.more()
+        is_taken, is_mine = self.turn.is_taken()
+        return is_taken and not is_mine and self.next < self.cut
 
     def send(self, chunks):
         entries, sent = [], []
@@ -201,25 +225,31 @@ class Map:
                 items, parts = chunk.items, []
                 columns = [column[items.start : items.stop] for column in self.columns]
                 try:
-                    pickled = self.pool._pickle((self.function, columns, None), parts, columns)
+                    call = pickle_of((self.function, columns, None), parts, columns)
                 except TaskPicklingError as error:
                     if len(items) == 1:
                         self.fail(items, error)
                     else:
                         self.again(items)
                     continue
-                self.weigh(items, pickled, parts)
+                self.weigh(items, call, parts)
                 chunk.register(self.pool)
                 self.under_way.add(chunk)
                 sent.append(chunk)
-                entries.append((chunk.token, chunk.token, pickled, parts, 0, 0.0))
-            if entries:
-                self.pool._crew.submit(entries)
+                entries.append((chunk.token, chunk.token, call, parts, 0, 0.0))
+            is_sent = not entries or self.pool._crew.submit(entries)
         except BaseException:
             for chunk in sent:
                 self.under_way.discard(chunk)
                 self.pool._tasks.pop(chunk.token, None)
             raise
+        if not is_sent:
+            self.stop(self.pool._lost())
+            for chunk in sent:
+                self.under_way.discard(chunk)
+                self.fail(chunk.items, self.pool._lost())
+                self.pool._tasks.pop(chunk.token, None)
+            return
         # Only now: a thread that waits takes a token that is not open for one that has ended.
         for chunk in sent:
             items = chunk.items
@@ -235,9 +265,11 @@ class Map:
         if self.bar is not None:
             self.bar.end()
         self.progress = None
-        with self.lock:
-            if self.next < self.count:
-                self.cut, self.cut_error, self.next = self.next, error, self.count
+        # Without a lock: the thread that submits items may run what waits for this one. It looks
+        # at `cut` after each submission, and `next` follows that.
+        if self.cut_error is None:
+            self.cut_error = error
+        self.cut = min(self.cut, self.next)
 
     def give_up(self, call):
         """Call `cancel` or `kill`, unless all items have ended; twice if an interrupt ends it."""
@@ -251,15 +283,20 @@ class Map:
     def cancel(self):
         """Submit no more items, and take back those that no worker has begun."""
         self.stop(futures.CancelledError())
-        for chunk in list(self.under_way):
-            chunk.cancel(self.pool)
+        self.take_back(list(self.under_way))
 
     def kill(self):
         """Submit no more items, and end those that are under way."""
         self.is_killed = True
         self.stop(futures.CancelledError())
-        tokens = [chunk.token for chunk in list(self.under_way) if chunk.token is not None]
-        self.pool._crew.kill(tokens)
+        self.take_back(list(self.under_way))
+
+    def take_back(self, chunks):
+        if self.is_killed:
+            self.pool._crew.kill([chunk.token for chunk in chunks if chunk.token is not None])
+        else:
+            for chunk in chunks:
+                chunk.cancel(self.pool)
 
     def settle(self, chunk, answer, failure):
         if failure is None:
@@ -339,7 +376,7 @@ class Map:
             try:
                 progress(self.ended.count(1), self.count)
             except BaseException as error:
-                is_main = threading.current_thread() is threading.main_thread()
+                is_main = in_main()
                 if is_main and not isinstance(error, Exception):
                     raise
                 # It is told where the results are taken, not in the thread that drives the pool.
@@ -404,25 +441,6 @@ class Map:
                 self.fail(range(item, item + 1), pool._lost())
 
 
-def _locked(lock, call):
-    """Call a function with a lock; return whether it was to be had.
-
-    Another thread than the main one, which may be asked for by the holder, waits for a moment only.
-    """
-    if threading.current_thread() is threading.main_thread():
-        # A call only: an interrupt at the end of a loop that ends the block would keep the lock.
-        with lock:
-            call()
-        return True
-    if not lock.acquire(timeout=_MOMENT):
-        return False
-    try:
-        call()
-    finally:
-        lock.release()
-    return True
-
-
 def _is_large(argument):
     return getattr(argument, "nbytes", 0) >= _LARGE
 
@@ -444,42 +462,6 @@ def _error(failure, tries):
 def _read_item(pickled):
     outcome, error = attempt(lambda: pickle.loads(pickled), BaseException)
     return outcome if error is None else (False, unreadable(error))
-
-
-def attempt(call, caught=Exception):
-    """Return what a function returns, and `None`; or `None`, and what it raises.
-
-    What is raised in the main thread and not in another is of the handler of a signal, and raised
-    here.
-    """
-    try:
-        return call(), None
-    except caught as error:
-        if threading.current_thread() is threading.main_thread() and not _fails(call, caught):
-            raise
-        return None, error
-
-
-def _fails(call, caught):
-    """Return whether a function raises in another thread, or does not return there."""
-    returned, ended = [], threading.Lock()
-    ended.acquire()
-
-    def run():
-        try:
-            with contextlib.suppress(caught):
-                returned.append(call())
-        finally:
-            ended.release()
-
-    try:
-        # No `Thread`: an interrupt of its `start` may leave half of one.
-        _thread.start_new_thread(run, ())
-    except RuntimeError:  # the interpreter ends
-        return True
-    # It may wait for a module that the main thread is about to import.
-    ended.acquire(timeout=_PATIENCE)
-    return not returned
 
 
 def unreadable(error):

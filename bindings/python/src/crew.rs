@@ -33,13 +33,13 @@ use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use syncline_farm::pool::{Outcome, PoolWaker, TaskId};
 use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task, TaskError};
 
 use crate::attend::{Inside, check};
-use crate::error;
 use crate::work::Work;
+use crate::{error, locks};
 
 /// The time between two looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
@@ -73,6 +73,8 @@ struct Turn {
     asleep: bool,
     /// The number of threads for which the driver leaves the pool alone.
     pauses: usize,
+    /// The number of calls that drive: callbacks that wait do, also for tasks of another pool.
+    drivers: usize,
 }
 
 struct Inner {
@@ -82,9 +84,10 @@ struct Inner {
     changed: Condvar,
     waker: PoolWaker,
     closing: AtomicBool,
-    /// A queue of outcomes in Python, and what settles those in it. An interrupt may end a call in
-    /// the middle: the next one goes on with the rest.
-    ended: Py<PyAny>,
+    /// A dictionary of outcomes in Python, by their tokens, and what settles and removes them. An
+    /// interrupt may end a call in the middle: the next one goes on with the rest. Several threads
+    /// may call it, each of which leaves out those that another call has in its turn.
+    ended: Py<PyDict>,
     settle: Py<PyAny>,
     /// The tokens of the outcomes that were queued and perhaps not settled.
     unsettled: Mutex<Vec<u64>>,
@@ -113,16 +116,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the outcome of a task without a result: its kind, the reason, the tries, its chunk, and
+/// the item that ran.
 fn told_failure(
     py: Python<'_>,
-    token: u64,
     kind: &str,
     why: &str,
     tries: u32,
     [chunk, item]: [u64; 2],
 ) -> PyResult<Py<PyAny>> {
     let facts = (kind, why, tries, chunk, item);
-    Ok((token, py.None(), facts).into_pyobject(py)?.into_any().unbind())
+    Ok((py.None(), facts, locks::Turn::default()).into_pyobject(py)?.into_any().unbind())
 }
 
 impl Inner {
@@ -177,6 +181,17 @@ impl Inner {
     fn drive(
         &self,
         deadline: Option<Instant>,
+        stop: impl FnMut() -> PyResult<Option<Stop>>,
+    ) -> PyResult<Stop> {
+        lock(&self.turn).drivers += 1;
+        let driven = self.drive_on(deadline, stop);
+        lock(&self.turn).drivers -= 1;
+        driven
+    }
+
+    fn drive_on(
+        &self,
+        deadline: Option<Instant>,
         mut stop: impl FnMut() -> PyResult<Option<Stop>>,
     ) -> PyResult<Stop> {
         loop {
@@ -222,41 +237,57 @@ impl Inner {
         }
     }
 
-    /// Passes outcomes to Python, with those that are not settled yet, then closes their tokens.
+    /// Passes outcomes to Python, with those that are not settled yet, then closes the tokens of
+    /// those that are.
     fn settle(&self, outcomes: Vec<(u64, Outcome<Work>)>) -> PyResult<()> {
         let withdrawn = mem::take(&mut *lock(&self.withdrawn));
-        let mut unsettled = lock(&self.unsettled);
-        unsettled.extend(outcomes.iter().map(|(token, _)| token).chain(&withdrawn));
-        if unsettled.is_empty() {
+        if outcomes.is_empty() && withdrawn.is_empty() && lock(&self.unsettled).is_empty() {
             return Ok(());
         }
-        drop(unsettled);
-        Python::attach(|py| {
-            let ended = outcomes.into_iter().map(|(token, outcome)| self.told(py, token, outcome));
-            let taken_back = |token| told_failure(py, token, "cancelled", "", 0, [0; 2]);
-            let told = ended.chain(withdrawn.into_iter().map(taken_back));
-            let told = told.collect::<PyResult<Vec<_>>>()?;
-            // No code of Python runs in this call, so no interrupt can lose them.
-            self.ended.call_method1(py, "extend", (told,))?;
-            self.settle.call0(py)
+        let settled = Python::attach(|py| {
+            // No code of Python runs until all are there, so no interrupt can lose one.
+            let ended = self.ended.bind(py);
+            let mut tokens = Vec::with_capacity(outcomes.len() + withdrawn.len());
+            for (token, outcome) in outcomes {
+                ended.set_item(token, self.told(py, outcome)?)?;
+                tokens.push(token);
+            }
+            for token in withdrawn {
+                ended.set_item(token, told_failure(py, "cancelled", "", 0, [0; 2])?)?;
+                tokens.push(token);
+            }
+            // Only now: to another thread one that is not in the dictionary is settled.
+            lock(&self.unsettled).extend(tokens);
+            locks::told(|| self.settle.call0(py))?;
+            let (mut left, mut settled) = (Vec::new(), Vec::new());
+            for token in mem::take(&mut *lock(&self.unsettled)) {
+                if ended.contains(token)? { left.push(token) } else { settled.push(token) }
+            }
+            lock(&self.unsettled).extend(left);
+            PyResult::Ok(settled)
         })?;
-        let tokens = mem::take(&mut *lock(&self.unsettled));
         let mut turn = lock(&self.turn);
-        for token in &tokens {
+        for token in &settled {
             turn.open.remove(token);
         }
+        let are_more = turn.drivers > 1;
         drop(turn);
         self.changed.notify_all();
+        if are_more && !settled.is_empty() {
+            // Another one may wait for the workers, and want one of these.
+            self.waker.wake();
+        }
         Ok(())
     }
 
-    /// Returns an outcome as a tuple: the token, the pickle with its buffers or `None`, and for a
-    /// task without a result its kind, the reason, the tries, its chunk, and the item that ran.
-    fn told(&self, py: Python<'_>, token: u64, outcome: Outcome<Work>) -> PyResult<Py<PyAny>> {
+    /// Returns an outcome as a tuple: the pickle with its buffers or `None`, `None` or the failure,
+    /// and the turn to settle it.
+    fn told(&self, py: Python<'_>, outcome: Outcome<Work>) -> PyResult<Py<PyAny>> {
         match outcome.result {
             Ok(work) => {
                 let (pickle, parts) = work.into_python(py, &self.lent, self.most);
-                Ok((token, (pickle, parts)).into_pyobject(py)?.into_any().unbind())
+                let told = ((pickle, parts), py.None(), locks::Turn::default());
+                Ok(told.into_pyobject(py)?.into_any().unbind())
             }
             Err(error) => {
                 let (kind, tries, published) = match &error {
@@ -266,7 +297,7 @@ impl Inner {
                     _ => ("other", 1, Default::default()),
                 };
                 let [chunk, item, ..] = published;
-                told_failure(py, token, kind, &error.to_string(), tries, [chunk, item])
+                told_failure(py, kind, &error.to_string(), tries, [chunk, item])
             }
         }
     }
@@ -420,13 +451,13 @@ type Submitted<'py> = (u64, u64, Bound<'py, PyBytes>, Vec<PyBuffer<u8>>, i32, f6
 
 #[pymethods]
 impl Crew {
-    /// Founds a pool. Outcomes are appended to `ended`, a deque; then `settle` is called, in the
-    /// thread that drives.
+    /// Founds a pool. Outcomes are added to `ended`, by their tokens; then `settle` is called, in
+    /// the thread that drives.
     #[new]
     fn new(
         py: Python<'_>,
         settings: CrewSettings,
-        ended: Py<PyAny>,
+        ended: Py<PyDict>,
         settle: Py<PyAny>,
     ) -> PyResult<Self> {
         let program = Program::new(&settings.program).args(&settings.arguments);

@@ -43,7 +43,7 @@ mod _syncline {
     #[pymodule_export]
     use crate::kernel::Kernel;
     #[pymodule_export]
-    use crate::locks::{FutureLock, Turn};
+    use crate::locks::{FutureLock, Turn, is_telling, telling};
     #[pymodule_export]
     use crate::recording::{Reported, finish_trace, is_report_page, start_trace};
     #[pymodule_export]

@@ -5,15 +5,19 @@
 //! Python code. A `with` block of a lock here is never left without the release: no Python code
 //! runs between the acquisition and the begin of the block, and none before the release.
 //!
-//! | lock         | taken by a thread that has it | while another thread has it                      |
-//! |--------------|-------------------------------|--------------------------------------------------|
-//! | `FutureLock` | once more                     | waits; takes over what `is_left` says is left    |
-//! | `Turn`       | no: enters without it         | enters without it, at once                       |
+//! | lock         | acquired by a thread that has it | while another thread has it                |
+//! |--------------|----------------------------------|--------------------------------------------|
+//! | `FutureLock` | once more                        | waits; takes over what `is_left` says is   |
+//! | `Turn`       | no: enters without it            | enters without it, at once                 |
 //!
 //! Code of other owners acquires a `FutureLock` without `with`, and an interrupt makes it leave
-//! without the release: `concurrent.futures.wait` does so. `is_left(owner, seconds, is_circle)`
-//! decides on that; `is_circle` tells that the owner waits, perhaps by other threads, for a lock of
-//! the thread that asks. A lock that was acquired since then is not taken over.
+//! without the release: `concurrent.futures.wait` does so, with the locks of thousands of futures.
+//! `is_left(owner, seconds, is_circle)` decides on that; `is_circle` tells that the owner waits,
+//! perhaps by other threads, for a lock of the thread that asks. It returns whether the lock is
+//! left, and whether all are that the owner has. A lock that was acquired since then is not.
+//!
+//! Here is also the note that a thread calls what the user of a pool gave (`told`): set and reset
+//! by native code, it survives interrupts, too.
 //!
 //! No thread holds the mutexes here while it calls Python or gives up the interpreter lock. So a
 //! child that `fork` has made finds them free.
@@ -24,6 +28,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,7 +43,14 @@ const LOOK: Duration = Duration::from_millis(1);
 thread_local! {
     /// The number that Python has for this thread; 0: it was not asked for.
     static THREAD: Cell<u64> = const { Cell::new(0) };
+    /// Whether this thread calls what the user of a pool gave.
+    static TELLS: Cell<bool> = const { Cell::new(false) };
 }
+
+/// The number of acquisitions of all locks so far.
+static USES: AtomicU64 = AtomicU64::new(0);
+/// The thread that has left its locks, and the number of acquisitions until then.
+static LEFT: Mutex<(u64, u64)> = Mutex::new((0, 0));
 
 /// Returns the number that Python has for this thread.
 fn this_thread(py: Python<'_>) -> PyResult<u64> {
@@ -101,8 +113,8 @@ struct Owned {
     owner: u64,
     /// How often the owner has it; 0: the lock is free.
     depth: usize,
-    /// The number of acquisitions.
-    uses: u64,
+    /// The number of the last acquisition, of those of all locks.
+    use_number: u64,
 }
 
 impl Owned {
@@ -110,7 +122,9 @@ impl Owned {
     fn acquire(&mut self, thread: u64) -> bool {
         let may = self.depth == 0 || self.owner == thread;
         if may {
-            *self = Owned { owner: thread, depth: self.depth + 1, uses: self.uses + 1 };
+            // Relaxed: a thread acquires and takes over with the mutex of the lock.
+            let use_number = USES.fetch_add(1, Ordering::Relaxed) + 1;
+            *self = Owned { owner: thread, depth: self.depth + 1, use_number };
         }
         may
     }
@@ -132,6 +146,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct FutureLock {
     state: Mutex<Owned>,
     is_left: Py<PyAny>,
+}
+
+impl FutureLock {
+    /// Returns whether the owner has left with the lock.
+    fn is_left(
+        &self,
+        py: Python<'_>,
+        seen: Owned,
+        began: Instant,
+        waiting: &Waiting,
+    ) -> PyResult<bool> {
+        let (thread, until) = *lock(&LEFT);
+        if thread == seen.owner && seen.use_number <= until {
+            return Ok(true);
+        }
+        let uses = USES.load(Ordering::Relaxed);
+        let is_circle = waiting.is_waited_for_by(seen.owner);
+        let asked = (seen.owner, began.elapsed().as_secs_f64(), is_circle);
+        let (is_left, are_all) = self.is_left.call1(py, asked)?.extract::<(bool, bool)>(py)?;
+        if is_left && are_all {
+            *lock(&LEFT) = (seen.owner, uses);
+        }
+        Ok(is_left)
+    }
 }
 
 #[pymethods]
@@ -156,9 +194,7 @@ impl FutureLock {
                 }
                 *state
             };
-            let is_circle = waiting.is_waited_for_by(seen.owner);
-            let asked = (seen.owner, began.elapsed().as_secs_f64(), is_circle);
-            if this.is_left.call1(py, asked)?.is_truthy(py)? {
+            if this.is_left(py, seen, began, &waiting)? {
                 let mut state = lock(&this.state);
                 if *state == seen {
                     state.depth = 0;
@@ -221,4 +257,29 @@ impl Turn {
         let state = lock(&self.0);
         Ok((state.depth > 0, state.depth > 0 && state.owner == thread))
     }
+}
+
+/// Calls what a user gave, or what calls that.
+pub(crate) fn told<X>(call: impl FnOnce() -> X) -> X {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            TELLS.set(self.0);
+        }
+    }
+    let _before = Before(TELLS.replace(true));
+    call()
+}
+
+/// Calls a function, during which `is_telling` is true.
+#[pyfunction]
+pub(crate) fn telling(call: &Bound<'_, PyAny>) -> PyResult<()> {
+    told(|| call.call0())?;
+    Ok(())
+}
+
+/// Returns whether this thread calls what the user of a pool gave.
+#[pyfunction]
+pub(crate) fn is_telling() -> bool {
+    TELLS.get()
 }

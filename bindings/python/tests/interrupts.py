@@ -113,6 +113,37 @@ def items(pool, made, called):
     interrupted(lambda: list(pool.map(tasks.square, range(50))), 2e-3)
 
 
+def deaths(pool, made, called):
+    some = [pool.submit(tasks.exit_at_once, 1) for _ in range(2)]
+    for future in some:
+        future.add_done_callback(called.append)
+    other = threading.Thread(target=futures.wait, args=(some,))
+    other.start()
+    interrupted(lambda: [future.exception() for future in some], 50e-3)
+    other.join()
+    assert all(isinstance(future.exception(), syncline.WorkerError) for future in some)
+    until = time.monotonic() + LIMIT
+    while len(called) < len(some):
+        assert time.monotonic() < until, (called, some)
+        time.sleep(1e-3)
+    assert set(called) == set(some)
+
+
+def deaths_in_a_map(pool, made, called):
+    def use():
+        called.extend(
+            pool.map(tasks.die_at, range(8), [3] * 8, chunksize=8, return_exceptions=True)
+        )
+
+    other = threading.Thread(target=use)
+    other.start()
+    # This thread may drive the pool.
+    interrupted(pool.submit(tasks.wait, 0.05).exception, 50e-3)
+    other.join()
+    assert isinstance(called.pop(3), syncline.WorkerError)
+    assert called == [0, 1, 2, 4, 5, 6, 7]
+
+
 def shut_down(pool, most):
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     for value in range(most):
@@ -144,7 +175,17 @@ def at_each_step(call, *args):
 
 
 signal.signal(signal.SIGALRM, handler)
-uses = [results, callbacks, cancel, kill, as_completed, another_thread, items]
+uses = [
+    results,
+    callbacks,
+    cancel,
+    kill,
+    as_completed,
+    another_thread,
+    items,
+    deaths,
+    deaths_in_a_map,
+]
 pool = syncline.Pool(2)
 pool.submit(tasks.square, 1).result(LIMIT)
 for number in range(rounds):

@@ -11,7 +11,7 @@ import time
 import pytest
 import syncline
 import tasks
-from conftest import LIMIT, TIER, there
+from conftest import LIMIT, TIER, cases, there
 from syncline import _futures, _syncline
 
 ENDS = [syncline.Pool.shutdown, syncline.Pool.kill_workers]
@@ -197,7 +197,164 @@ def test_a_progress_function_may_end_the_pool():
         try:
             assert list(made) == [n * n for n in range(50)]
         except syncline.PoolError:
-            assert pool._over
+            pass
+        # It may have been called in the crew's thread, which does not wait.
+        until(lambda pool=pool: pool._over)
+
+
+@pytest.mark.parametrize("end", ["kill_workers", "shutdown"])
+def test_callbacks_that_end_a_pool_begin_few_threads(end, left):
+    pool, _ = left
+    calls, counts = [], []
+
+    def call(_):
+        # Without a wait: what is told in the end of the pool is told after it has begun.
+        calls.append(pool.kill_workers() if end == "kill_workers" else pool.shutdown(wait=False))
+        counts.append(len(os.listdir("/proc/self/task")))
+
+    many = [pool.submit(tasks.wait, 1000) for _ in range(500)]
+    for one in many:
+        one.add_done_callback(call)
+    pool.kill_workers()
+    assert len(calls) == 500 and max(counts) < min(counts) + 10
+
+
+def test_an_end_without_a_thread_is_in_the_caller(monkeypatch, left):
+    # As at the end of the interpreter in later versions of Python, or without memory for one.
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    pool, task = left
+    told = []
+
+    def end(_):
+        pool.shutdown(wait=False)
+        pool.kill_workers()
+        told.append(pool._ended)
+
+    task.add_done_callback(end)
+    more = [pool.submit(tasks.wait, 1000) for _ in range(5)]
+    for one in more:
+        one.add_done_callback(told.append)
+    with monkeypatch.context() as patched:
+        patched.setattr("_thread.start_new_thread", no_thread)
+        pool.kill_workers()
+    assert told == [True, *more]
+
+
+def test_a_log_that_raises_stops_no_telling(left):
+    import logging
+
+    class Raises(logging.Filter):
+        def filter(self, record):
+            raise ArithmeticError
+
+    raises, log = Raises(), logging.getLogger("concurrent.futures")
+    pool, task = left
+    told = []
+
+    def fail(_):
+        raise ZeroDivisionError
+
+    quick = pool.submit(tasks.square, 2)
+    log.addFilter(raises)
+    try:
+        for one in [quick, task]:
+            one.add_done_callback(fail)
+            one.add_done_callback(told.append)
+        assert quick.result() == 4
+        until(lambda: told == [quick])
+        pool.kill_workers()
+    finally:
+        log.removeFilter(raises)
+    assert told == [quick, task]
+
+
+def test_a_bar_that_cannot_be_drawn_stops_no_end(left, monkeypatch):
+    pool, task = left
+    pool.map(tasks.wait, [0.01, 0.01, 1000, 1000], progress=True)
+    reads, writes = os.pipe()
+    os.close(reads)
+    with monkeypatch.context() as patched, open(writes, "w", buffering=1) as closed:
+        patched.setattr(sys, "stderr", closed)
+        pool.kill_workers()
+    assert isinstance(task.exception(), syncline.PoolError)
+
+
+def test_two_threads_that_drive_settle_each_task_once(tmp_path):
+    """A callback of one pool drives another one, beside the main thread."""
+    stopped, seen = threading.Event(), []
+    before = sys.getswitchinterval()
+    with syncline.Pool(1) as one, syncline.Pool(2, retries=3) as other:
+
+        def drive(_):
+            while not stopped.is_set():
+                seen.append(other.submit(tasks.square, 2).result())
+
+        one.submit(tasks.wait, 0.05).add_done_callback(drive)
+        sys.setswitchinterval(1e-5)
+        try:
+            for n in range(cases(32)):
+                made = [other.submit(tasks.die_once, tmp_path / f"{n}.{m}") for m in range(2)]
+                assert [future.result() for future in made] == ["second"] * 2
+                made = other.map(
+                    tasks.die_once, [tmp_path / f"{n}.{m}" for m in range(1, 5)], chunksize=4
+                )
+                assert list(made) == ["second"] * 4
+        finally:
+            stopped.set()
+            sys.setswitchinterval(before)
+    assert set(seen) == {4}
+
+
+def test_progress_is_told_to_the_last_item():
+    told = []
+
+    def slowly(*counts):
+        time.sleep(0.02)
+        told.append(counts)
+
+    with syncline.Pool(2) as pool:
+        assert list(pool.map(tasks.square, range(9), progress=slowly)) == [n * n for n in range(9)]
+    assert told[-1] == (9, 9)
+
+
+def test_items_that_raise_are_told_while_others_do():
+    with syncline.Pool(2) as pool:
+        made = pool.map(tasks.fail, range(20000), chunksize=10, return_exceptions=True)
+        assert sum(isinstance(one, LookupError) for one in made) == 20000
+        with pytest.raises(LookupError, match="no 0"):
+            list(pool.map(tasks.fail, range(20000), chunksize=10))
+
+
+def test_what_was_not_founded_holds_no_file():
+    before = len(os.listdir("/proc/self/fd"))
+    for wrong in ({"memory": "none"}, {"memory": 10}):
+        with pytest.raises((ValueError, syncline.PoolError)):
+            syncline.Pool(1, initializer=tasks.initialize, initargs=("set",), **wrong)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("place", ["_create_and_install_waiters", "wait of an event"])
+def test_the_handler_of_a_signal_delays_a_wait_and_loses_nothing(place):
+    """A handler that takes long, while `wait` has the lock of the future, or of its event."""
+    code = futures._base._create_and_install_waiters.__code__
+    if place == "wait of an event":
+        code = threading.Condition.wait.__code__
+    with syncline.Pool(1) as pool:
+        task = pool.submit(tasks.wait, 0.2)
+
+        def trace(frame, event, value):
+            if frame.f_code is code:
+                sys.settrace(None)
+                time.sleep(1.5 * _futures._PATIENCE)
+
+        sys.settrace(trace)
+        try:
+            done = futures.wait([task], LIMIT).done
+        finally:
+            sys.settrace(None)
+        assert done == {task}
 
 
 def test_what_was_told_in_the_end_was_told_once(left):
@@ -333,7 +490,7 @@ def test_a_lock_is_taken_over_only_if_it_was_left():
 
     def is_left(owner, waited, is_circle):
         asked.append((owner, waited))
-        return len(asked) > 2
+        return len(asked) > 2, False
 
     lock, main = _syncline.FutureLock(is_left), threading.get_ident()
     with lock, lock:
@@ -350,8 +507,8 @@ def test_a_lock_that_was_acquired_again_is_not_taken_over():
     def is_left(owner, waited, is_circle):
         if not asks.is_set():
             asks.set()
-            return goes_on.wait(LIMIT)  # it was left, when one looked
-        return False
+            return goes_on.wait(LIMIT), False  # it was left, when one looked
+        return False, False
 
     lock = _syncline.FutureLock(is_left)
     lock.acquire()
@@ -369,7 +526,7 @@ def test_a_circle_of_threads_is_seen():
     main, all_begun = threading.get_ident(), threading.Event()
 
     def is_left(owner, waited, is_circle):
-        return owner == main and is_circle
+        return owner == main and is_circle, False
 
     left, one, other = (_syncline.FutureLock(is_left) for _ in range(3))
 
@@ -406,28 +563,29 @@ def test_the_main_thread_has_left_if_it_is_in_no_code_that_uses_locks():
         thread.join(LIMIT)
         return answers.pop()
 
-    assert ask(0)
-    assert _futures._is_left(main + 1, 0, False)  # the thread is gone
+    assert ask(0) == (True, True)
+    assert _futures._is_left(main + 1, 0, False) == (True, True)  # the thread is gone
     asked = []
 
     class Waiters(list):
         def append(self, waiter):
             # The handler of a signal, on top of `wait`.
-            asked.extend([ask(0), ask(2 * _futures._PATIENCE)])
+            waits = 0, 2 * _futures._PATIENCE, 2 * _futures._HANDLERS_PATIENCE
+            asked.extend(ask(waited)[0] for waited in waits)
             super().append(waiter)
 
     with syncline.Pool(1) as pool:
         task = pool.submit(tasks.wait, 0.2)
         task._waiters = Waiters()
         futures.wait([task], 0.01)
-        assert asked == [False, True]
+        assert asked == [False, False, True]
         other = begun(lambda: answers.append([_futures._is_left(main, 0, False) for _ in range(3)]))
         # A wait for the event of the waiter has no locks.
         futures.wait([pool.submit(tasks.wait, 0.1)])
         other.join(LIMIT)
         stopped = threading.Event()
         waiting = begun(stopped.wait)
-        assert not _futures._is_left(waiting.ident, 10, True)
+        assert _futures._is_left(waiting.ident, 1000, True) == (False, False)
         stopped.set()
 
 

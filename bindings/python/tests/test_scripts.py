@@ -290,6 +290,21 @@ def test_forked_children_end_whatever_threads_hold(tmp_path):
     assert (ran.stdout, ran.stderr) == (f"{{3}} {forks} 2\n", "")
 
 
+def test_the_interpreter_may_end_while_a_pool_is_shut_down(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline
+        if __name__ == "__main__":
+            for tasks in [1, 300, 3000]:
+                pool = syncline.Pool(2)
+                made = [pool.submit(abs, -1) for _ in range(tasks)]
+                pool.shutdown(wait=False)
+        """,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def interrupts(tmp_path, base, rounds):
     script, chosen = Path(__file__).with_name("interrupts.py"), seed(1)
     ran = subprocess.run(

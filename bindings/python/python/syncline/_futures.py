@@ -18,24 +18,29 @@ outcome, and `wait` would count it twice.
 The `wait` and `as_completed` of `concurrent.futures`, interrupted in the main thread, may leave
 with the locks of thousands of futures, or with that of the event for which they wait. The lock of a
 future is taken over as soon as the main thread is in no code that uses it. The lock of an event is
-waited for no longer than `_PATIENCE`: our own threads set no event for which the main thread waits
-without this limit.
+given up after `_PATIENCE`, or later if the main thread is in such code.
 """
 
 import _thread
 import collections
 import concurrent.futures as futures
+import contextlib
+import inspect
+import os
 import queue
 import sys
 import threading
 import time
-import types
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING
 
 from . import _syncline
 
-#: The time in seconds for which a lock is waited for that is kept for moments.
-_PATIENCE = 1.0
+#: The time in seconds for which a lock is waited for that is kept for moments, if the main thread
+#: waits for the pool, and in other cases.
+_PATIENCE, _HANDLERS_PATIENCE = 1.0, 60.0
+
+#: The time in seconds between two looks at a lock.
+_LOOK = 0.05
 
 #: The time in seconds for which a `Teller` waits for more.
 _LINGER = 1.0
@@ -52,7 +57,17 @@ class Future(futures.Future):
     def __init__(self, pool):
         super().__init__()
         self._condition = self._lock = _syncline.FutureLock(_is_left)
-        self._pool, self._token, self._untold = pool, None, None
+        # The token is 0 until the task is submitted.
+        self._pool, self._token, self._untold = pool, 0, None
+
+    def __repr__(self):
+        # Without the lock: the handler of a signal may ask while another thread has it.
+        state = self._state.lower()
+        if state == FINISHED.lower():
+            error = self._exception
+            state += f" returned {type(self._result).__name__}" if error is None else ""
+            state += "" if error is None else f" raised {type(error).__name__}"
+        return f"<Future at {id(self):#x} state={state}>"
 
     def done(self):
         """Return whether the task has ended, or is cancelled."""
@@ -107,44 +122,53 @@ class Future(futures.Future):
 
         A pool, and the interpreter, end when the callbacks have returned.
         """
+        if self._is_done_or_calls(fn):
+            _call(fn, self, Exception)
+
+    def _is_done_or_calls(self, fn):
         with self._lock:
             if self._state not in DONE:
-                return self._done_callbacks.append(fn)
-        _call(fn, self, Exception)
+                self._done_callbacks.append(fn)
+                return False
+        return True
 
     def _finish(self, value=None, error=None, state=FINISHED):
         """Keep the outcome, unless there is one, and tell it."""
-        # With the lock of the future: another thread that has seen no outcome is about to add
-        # itself.
-        with self._lock:
-            self._keep(value, error, state)
+        self._keep(value, error, state)
         if not in_main():
             _tell(self)
         elif self._untold is not None:
             self._pool._teller.put(self)
 
     def _keep(self, value, error, state):
-        # No calls from here on: after one, the handler of a signal may add a callback, or keep
-        # another outcome.
-        if self._state not in DONE:
-            if self._waiters or self._done_callbacks:
-                self._untold = [*self._waiters], [*self._done_callbacks]
-            self._result, self._exception = value, error
-            # Last: other threads look at nothing else.
-            self._state = state
+        # With the lock of the future: another thread that has seen no outcome is about to add
+        # itself. No calls in the block: after one, the handler of a signal may add a callback, or
+        # keep another outcome.
+        with self._lock:
+            if self._state not in DONE:
+                if self._waiters or self._done_callbacks:
+                    self._untold = [*self._waiters], [*self._done_callbacks]
+                self._result, self._exception = value, error
+                # Last: other threads look at nothing else.
+                self._state = state
+
+    def _take_untold(self):
+        with self._lock:
+            untold, self._untold = self._untold, None
+        return untold
 
 
 def _call(callback, future, caught):
     try:
         callback(future)
     except caught:
-        LOGGER.exception("exception calling callback for %r", future)
+        with contextlib.suppress(Exception):  # of what the user has added to the log
+            LOGGER.exception("exception calling callback for %r", future)
 
 
 def _tell(future):
     """Tell the waiters and callbacks of a future that it is done; not in the main thread."""
-    with future._lock:
-        untold, future._untold = future._untold, None
+    untold = future._take_untold()
     if untold is None:
         return
     waiters, callbacks = untold
@@ -162,16 +186,83 @@ def _tell(future):
         _call(callback, future, BaseException)
 
 
+#: The files of this package.
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
+
+
+def _patience(frame, uses, waits):
+    """Return how long to wait for what a thread has locked; `None` if it is in no code that does.
+
+    It is longer than any use. The handler of a signal, on top of that code, may wait for the pool,
+    and so for the thread that asks; or for a user's answer.
+    """
+    patience, last = _HANDLERS_PATIENCE, None
+    while frame is not None:
+        code = frame.f_code
+        if code in uses:
+            if last is None or last.f_code not in waits:
+                return patience
+        elif code.co_filename.startswith(_PACKAGE):
+            patience = _PATIENCE
+        frame, last = frame.f_back, frame
+    # The thread runs meanwhile. A generator that it has left has no outer frame any more.
+    is_unknown = last is not None and last.f_code.co_flags & inspect.CO_GENERATOR
+    return _HANDLERS_PATIENCE if is_unknown else None
+
+
+def _codes(*functions):
+    return {function.__code__ for function in functions}
+
+
+#: Code that uses the lock of an event, and code that uses those of futures; code called by the
+#: latter that waits without a lock.
+_USES_EVENTS = _codes(
+    threading.Event.wait,
+    threading.Event.clear,
+    threading.Condition.wait,
+)
+_USES_LOCKS = _codes(
+    futures.wait,
+    futures.as_completed,
+    Future._is_done_or_calls,
+    Future._keep,
+    Future._take_untold,
+)
+_WAITS = _codes(threading.Event.wait, threading.Condition.wait)
+
+
+def _is_left(owner, waited, is_circle):
+    """Return whether a thread has left with the lock of a future, and with all that it has.
+
+    In a circle of threads that wait for each other's locks the main thread has left with one, as
+    those that a thread uses it acquires in one order; or the handler of a signal waits for a lock.
+    Then, and after the patience, a `wait` below the handler may miss an outcome that comes before
+    it goes on.
+    """
+    frame = sys._current_frames().get(owner)
+    if frame is None:
+        return True, True
+    if owner != threading.main_thread().ident:
+        return False, False
+    longest = _patience(frame, _USES_LOCKS, _WAITS)
+    is_left = longest is None or waited >= longest
+    return is_left or is_circle, is_left
+
+
 class _WaitersEvent(threading.Event):
-    """The event of a waiter, which is given up once its lock is not to be had."""
+    """The event of a waiter, which is given up if the main thread has left with its lock."""
 
     is_left = False
 
     def set(self):
+        began = time.monotonic()
+        while not self.is_left and not self._cond.acquire(timeout=_LOOK):
+            main = sys._current_frames().get(threading.main_thread().ident)
+            # Another thread may have it for a moment, but not the main one while it waits itself.
+            is_waiting = main is not None and main.f_code in _WAITS
+            longest = None if is_waiting else _patience(main, _USES_EVENTS, ())
+            self.is_left = time.monotonic() - began >= max(longest or 0, _PATIENCE)
         if self.is_left:
-            return
-        if not self._cond.acquire(timeout=_PATIENCE):
-            self.is_left = True
             return
         try:
             self._flag = True
@@ -180,78 +271,14 @@ class _WaitersEvent(threading.Event):
             self._cond.release()
 
 
-def _codes(owner):
-    return {of.__code__ for of in vars(owner).values() if isinstance(of, types.FunctionType)}
-
-
-#: Code that uses the locks of futures, and code called by it that waits, and has none.
-_USES_LOCKS = _codes(futures.Future) | {
-    futures.wait.__code__,
-    futures.as_completed.__code__,
-    Future.add_done_callback.__code__,
-    Future._finish.__code__,
-    Future._keep.__code__,
-}
-_WAITS = {threading.Event.wait.__code__, threading.Condition.wait.__code__}
-
-
-def _is_left(owner, waited, is_circle):
-    """Return whether the owner of a future's lock, for which one has waited, has left with it.
-
-    The handler of a signal, on top of code that uses locks, may wait for the one that asks. In a
-    circle of threads that wait for each other's locks the main thread has left with its own: those
-    that a thread uses it acquires in one order.
-    """
-    frame = sys._current_frames().get(owner)
-    if frame is not None and owner != threading.main_thread().ident:
-        return False
-    if is_circle:
-        return True
-    is_interrupted, above = False, None
-    while frame is not None:
-        code = frame.f_code
-        if code in _USES_LOCKS:
-            if above not in _WAITS:
-                return is_interrupted and waited >= _PATIENCE
-        elif code.co_filename not in _LIBRARY:
-            is_interrupted = True
-        frame, above = frame.f_back, code
-    return True
-
-
-#: The files of what code that uses locks calls.
-_LIBRARY = {futures.Future.__init__.__code__.co_filename, threading.__file__}
-
-
 def in_main():
     """Return whether this is the main thread."""
     # No `current_thread`, which makes a record of a thread that `threading` has not started.
     return threading.get_ident() == threading.main_thread().ident
 
 
-_here = threading.local()
-
-
-def is_telling():
-    """Return whether this thread calls what the user gave, to whose return the end of a pool waits.
-
-    Then this thread waits for no such return: that of another thread may wait for this one.
-    """
-    return getattr(_here, "is_telling", False)
-
-
-def telling(call, *arguments):
-    """Call a function, during which `is_telling` is true; not in the main thread."""
-    before = is_telling()
-    _here.is_telling = True
-    try:
-        call(*arguments)
-    finally:
-        _here.is_telling = before
-
-
 def aside(call, *arguments):
-    """Call a function in a thread of its own, which no interrupt reaches."""
+    """Call a function in a thread of its own, which no interrupt reaches; here if none begins."""
     try:
         # No `Thread`: an interrupt of its `start` may leave half of one.
         _thread.start_new_thread(call, arguments)
@@ -260,11 +287,14 @@ def aside(call, *arguments):
 
 
 class Teller:
-    """A thread that tells what the main thread has kept; it ends when nothing has come for long."""
+    """A thread that tells what the main thread has kept; it ends when nothing has come for long.
+
+    At the end of the interpreter, which begins no threads, the thread that asks tells.
+    """
 
     def __init__(self):
         self.todo, self.woken = collections.deque(), queue.SimpleQueue()
-        self.lock, self.thread = threading.Lock(), None
+        self.turn, self.thread = _syncline.Turn(), None
 
     def put(self, future):
         self.todo.append(future)
@@ -278,22 +308,27 @@ class Teller:
             self.woken.put(None)
 
     def run(self):
-        with self.lock:
-            telling(self.tell)
+        while self.todo and self.tell_in_turn():
+            pass
+
+    def tell_in_turn(self):
+        with self.turn as is_mine:
+            if is_mine:
+                _syncline.telling(self.tell)
+        return is_mine
 
     def tell(self):
-        while self.todo:
-            self.thread = threading.get_ident()
-            while self.todo or self.is_woken():
-                if self.todo:
-                    _call(_tell, self.todo[0], BaseException)
-                    self.todo.popleft()
-            # What comes before this is seen by the look that follows.
-            self.thread = None
+        self.thread = threading.get_ident()
+        while self.todo or self.is_woken():
+            if self.todo:
+                _tell(self.todo[0])
+                self.todo.popleft()
+        # What comes before this is seen by the look of `run`.
+        self.thread = None
 
     def is_woken(self):
         try:
-            self.woken.get(timeout=_LINGER)
+            self.woken.get(timeout=0 if in_main() else _LINGER)
         except queue.Empty:
             return False
         return True

@@ -1,8 +1,8 @@
 """Pools of worker processes, with the interface of `concurrent.futures.Executor`.
 
-The end of a pool is the work of a thread of its own, from one call on that starts it: so an
-interrupt comes before it, and then another call ends the pool, or it does not matter. These wait
-for each other:
+The end of a pool is the work of a thread of its own, which one call begins. An interrupt before that
+call leaves a pool that another call can end; after it the end goes on by itself. These wait for
+each other:
 
 =========================  ==========================================  ===========================
 thread                     waits until                                 which comes, as
@@ -20,24 +20,27 @@ the end, then              the callbacks have returned that it calls   callbacks
                            `Teller`, and those of the crew's thread
 a thread that submits      nothing: the crew takes a task, which is    the crew's lock orders the
                            registered by then, or refuses it           two
+a thread that settles an   nothing: another thread leaves an outcome   each outcome has a `Turn`
+outcome                    to the one that is at it
 =========================  ==========================================  ===========================
 
-What the user gives may call any of these: a callback, and the `__reduce__` of an argument. No lock
-of ours is held meanwhile but the `Turn` of a map, for which no thread waits.
+What the user gives may call any of these: a callback, and the `__reduce__` of an argument. Nothing
+of ours is held meanwhile but a `Turn`, for which no thread waits. When the interpreter ends, and
+begins no threads, the thread that asks does what is else done aside.
 """
 
 import atexit
-import collections
 import concurrent.futures as futures
+import contextlib
 import itertools
 import os
 import sys
-import threading
 import time
 import weakref
+from concurrent.futures._base import LOGGER
 
 from . import _syncline, _worker
-from ._errors import ArgumentError, PoolError
+from ._errors import ArgumentError, Error, PoolError
 from ._futures import (
     CANCELLED_AND_NOTIFIED,
     DONE,
@@ -45,8 +48,6 @@ from ._futures import (
     Teller,
     aside,
     in_main,
-    is_telling,
-    telling,
 )
 from ._pickling import pickle_of, pickle_of_function, worker_arguments
 from ._sizes import seconds, size, told_size, whole
@@ -59,7 +60,7 @@ _LEAST_MEMORY = 16 << 20
 _LOOK = 1e-3
 
 #: The pools that are open, which end when the interpreter does.
-_open: weakref.WeakSet = weakref.WeakSet()
+_open = weakref.WeakValueDictionary()
 
 
 class Pool(futures.Executor):
@@ -155,9 +156,10 @@ class Pool(futures.Executor):
                 f"worker_memory is {told_size(worker_memory)}, less than an interpreter needs"
             )
         self._tokens, self._tasks = itertools.count(1), {}
-        self._pid, self._lock = os.getpid(), threading.Lock()
-        self._maps, self._teller, self._start = weakref.WeakSet(), Teller(), None
-        start = None
+        self._pid = os.getpid()
+        self._finishes, self._ends = _syncline.Turn(), _syncline.Turn()
+        self._maps, self._teller, self._start = weakref.WeakValueDictionary(), Teller(), None
+        memory, start = size(memory), None
         if initializer is not None:
             start = self._hand_over(pickle_of((initializer, tuple(initargs)), None))
         settings = {
@@ -168,14 +170,19 @@ class Pool(futures.Executor):
             "timeout": timeout,
             "batch": batch,
             "worker_memory": worker_memory,
-            "memory": size(memory),
+            "memory": memory,
         }
         # The crew holds no strong reference to the pool, so that a forgotten pool ends.
         this = weakref.ref(self)
-        ended = collections.deque()
-        self._crew = _syncline.Crew(settings, ended, lambda: _settle(this, ended))
+        self._outcomes = outcomes = {}
+        try:
+            self._crew = _syncline.Crew(settings, outcomes, lambda: _settle(this, outcomes))
+        except BaseException:
+            if self._start is not None:
+                os.close(self._start)
+            raise
         self._closed = self._ended = self._over = False
-        _open.add(self)
+        _open[id(self)] = self
 
     def __repr__(self):
         state = ", shut down" if self._closed else ""
@@ -245,8 +252,7 @@ class Pool(futures.Executor):
             is_sent = task.send(self)
         except BaseException:
             # No one has its future.
-            if task.token is not None:
-                self._crew.kill([task.token])
+            self._crew.kill([task.token])
             raise
         if not is_sent:
             # It has ended while the arguments were pickled.
@@ -325,15 +331,15 @@ class Pool(futures.Executor):
             return
         self._closed = True
         if cancel_futures:
-            for made in list(self._maps):
+            for made in _living(self._maps):
                 made.stop(futures.CancelledError())
             for task in list(self._tasks.values()):
                 task.cancel(self)
         if wait:
             # An interrupt of the wait leaves the rest to another call.
             self._finish()
-        else:
-            aside(self._finish)
+        elif not self._finishes.is_taken()[0]:
+            aside(self._finish_aside)
 
     def kill_workers(self):
         """End the pool at once: kill the workers, and what they have started.
@@ -348,23 +354,32 @@ class Pool(futures.Executor):
         if self._pid == os.getpid():
             self._end(gently=False)
 
+    def _finish_aside(self):
+        # At its end the interpreter ends this wait, and the pool.
+        with self._finishes as is_mine, contextlib.suppress(Error):
+            if is_mine:
+                self._finish()
+
     def _finish(self):
-        patience, in_callback = 1000, is_telling()
-        while True:
+        patience, in_callback = 1000, _syncline.is_telling()
+        # Once the workers have ended, the end of the pool has what is left.
+        while not self._ended:
             left = self._left(in_callback)
             if not left:
                 # A task of a `map` is followed by the next one before it goes, but for those that
                 # another thread submits.
-                others = [made.go_on_with_rest() for made in list(self._maps)]
+                others = [made.go_on_with_rest() for made in _living(self._maps)]
                 if not any(others) and not self._left(in_callback):
                     break
                 time.sleep(_LOOK)
             for token, task in left:
                 # In a callback, not until those of the task have returned.
-                longest = _LOOK if in_callback else None
-                if not self._crew.wait(token, longest) or self._tasks.get(token) is not task:
-                    continue
-                if patience > 0:
+                if not self._crew.wait(token, _LOOK if in_callback else None):
+                    # Or another thread is ending the pool.
+                    time.sleep(0 if in_callback else _LOOK)
+                elif self._tasks.get(token) is not task:
+                    pass
+                elif patience > 0:
                     # Another thread is about to submit it, or to settle it.
                     patience -= 1
                     time.sleep(_LOOK)
@@ -378,31 +393,36 @@ class Pool(futures.Executor):
         """Return the tasks for which a shutdown waits, with their tokens."""
         tasks = list(self._tasks.items())
         if in_callback:
-            return [(token, task) for token, task in tasks if not task.has_ended()]
+            return [(token, task) for token, task in tasks if not self._has_ended(token, task)]
         return tasks
+
+    def _has_ended(self, token, task):
+        # Or it ends in this thread, below the caller.
+        _, _, turn = self._outcomes.get(token, (None, None, None))
+        return task.has_ended() or (turn is not None and turn.is_taken()[1])
 
     def _end(self, gently, wait=True):
         """End the workers, then the tasks that are left; wait until that is over."""
         self._closed = True
-        if not self._over:
+        if not self._over and not self._ends.is_taken()[0]:
             aside(self._end_aside, gently)
-        in_callback = is_telling()
+        in_callback = _syncline.is_telling()
         while wait and not (self._ended if in_callback else self._over):
             time.sleep(_LOOK)
 
     def _end_aside(self, gently):
-        with self._lock:
-            if not self._over:
-                telling(self._end_now, gently)
+        with self._ends as is_mine:
+            if is_mine and not self._over:
+                _syncline.telling(lambda: self._end_now(gently))
 
     def _end_now(self, gently):
         try:
             self._crew.close(gently)
             self._ended = True
-            for made in list(self._maps):
-                made.stop(self._lost())
+            for made in _living(self._maps):
+                self._end_task(made.stop)
             for token, task in list(self._tasks.items()):
-                task.fail(self._lost())
+                self._end_task(task.fail)
                 self._tasks.pop(token, None)
             self._teller.flush()
             self._crew.join()
@@ -410,7 +430,15 @@ class Pool(futures.Executor):
             if self._start is not None:
                 os.close(self._start)
             self._over = True
-            _open.discard(self)
+            _open.pop(id(self), None)
+
+    def _end_task(self, end):
+        try:
+            end(self._lost())
+        except BaseException:
+            # Of the code of a user that it calls: the other tasks have to end.
+            with contextlib.suppress(Exception):
+                LOGGER.exception("exception at the end of %r", self)
 
     def __exit__(self, kind, error, trace):
         try:
@@ -441,7 +469,7 @@ class Pool(futures.Executor):
     def _wait(self, future, timeout=None):
         self._check_process()
         deadline = None if timeout is None else time.monotonic() + _real("timeout", timeout)
-        while (token := future._token) is not None and future._state not in DONE:
+        while (token := future._token) and future._state not in DONE:
             left = None if deadline is None else deadline - time.monotonic()
             if self._crew.wait(token, left):
                 # A task that is tried again has a new token.
@@ -462,17 +490,19 @@ class Pool(futures.Executor):
     def _cancel(self, future):
         token = future._token
         self._check_process()
-        if token is not None and self._crew.withdraw(token):
+        if token and self._crew.withdraw(token):
             # The thread that drives does so too: here it is for the caller's next look.
             future._finish(state=CANCELLED_AND_NOTIFIED)
 
     def _kill(self, future):
         token = future._token
         self._check_process()
-        if token is not None:
+        while token:
             self._crew.kill([token])
             # Its worker may be handed the task, and not have begun it.
             future._finish(state=CANCELLED_AND_NOTIFIED)
+            # Another thread may have submitted it again meanwhile.
+            token = future._token if future._token != token else 0
 
 
 def _real(name, value):
@@ -493,39 +523,49 @@ def _read(iterable):
     return items
 
 
-def _settle(this, ended):
-    """Give tasks their outcomes; called by the thread that drives the pool."""
-    if in_main():
-        _settle_all(this, ended)
-    else:
-        telling(_settle_all, this, ended)
+def _settle(this, outcomes):
+    """Give tasks their outcomes; called by threads that drive the pool.
 
-
-def _settle_all(this, ended):
-    # An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and
-    # settling one twice does no harm.
+    An interrupt can end this anywhere: an outcome leaves the dictionary when it is settled.
+    """
     pool = this()
-    while ended and pool is not None:
-        outcome = ended[0]
-        token, answer, failure = outcome if len(outcome) == 3 else (*outcome, None)
-        task = pool._tasks.get(token)
-        if task is not None:
-            try:
-                task.settle(pool, token, answer, failure)
-            except BaseException as error:
-                if in_main():
-                    # Of the handler of a signal; if not, it is raised in the crew's thread, too.
-                    raise
-                task.fail(error)
-            pool._tasks.pop(token, None)
-        # A callback that waits for another task of the pool may have got here before.
-        if ended and ended[0] is outcome:
-            ended.popleft()
+    if pool is None:
+        return outcomes.clear()
+    for token in list(outcomes):
+        outcome = outcomes.get(token)
+        if outcome is not None:
+            _settle_in_turn(pool, token, *outcome)
+
+
+def _settle_in_turn(pool, token, answer, failure, turn):
+    # Another thread may be at it, or this one, below a callback.
+    with turn as is_mine:
+        if is_mine and token in pool._outcomes:
+            _settle_one(pool, token, answer, failure)
+
+
+def _settle_one(pool, token, answer, failure):
+    task = pool._tasks.get(token)
+    if task is not None:
+        try:
+            task.settle(pool, token, answer, failure)
+        except BaseException as error:
+            if in_main():
+                # Of the handler of a signal; if not, it is raised in the crew's thread, too.
+                raise
+            task.fail(error)
+        pool._tasks.pop(token, None)
+    pool._outcomes.pop(token, None)
+
+
+def _living(referred):
+    """Return the values of a dictionary with weak references, to which other threads add."""
+    return [value for value in (at() for at in referred.valuerefs()) if value is not None]
 
 
 @atexit.register
 def _end_all():
-    pools = [pool for pool in list(_open) if pool._pid == os.getpid()]
+    pools = [pool for pool in _living(_open) if pool._pid == os.getpid()]
     try:
         for pool in pools:
             pool._end(gently=False, wait=False)

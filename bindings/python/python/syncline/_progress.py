@@ -1,5 +1,6 @@
 """The progress of work on the terminal."""
 
+import contextlib
 import sys
 import time
 
@@ -26,5 +27,6 @@ class Bar:
     def end(self):
         """End the line of the bar."""
         if self._shown is not None:
-            print(file=sys.stderr)
             self._shown = None
+            with contextlib.suppress(OSError, ValueError):  # it may be closed
+                print(file=sys.stderr)

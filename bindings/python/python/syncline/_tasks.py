@@ -47,7 +47,7 @@ class One:
         # Shared memory among the arguments lives until the task has ended.
         self.arguments = arguments
         self.priority, self.cost, self.tries = priority, cost, 0
-        self.token, self.settled = None, None
+        self.token, self.settled = 0, 0
 
     def send(self, pool):
         """Submit the task; return whether the pool takes tasks."""
@@ -61,28 +61,32 @@ class One:
             if pool._crew.wait(token, 0):
                 pool._tasks.pop(token, None)
             raise
-        if is_sent:
-            # Only now: a thread that waits takes a token that is not open for one that has ended.
-            self.future._token = token
-        else:
+        if not is_sent:
             pool._tasks.pop(token, None)
-        return is_sent
+            return False
+        # Only now: a thread that waits takes a token that is not open for one that has ended. The
+        # task may have ended, and been submitted again by another thread.
+        if self.future._token < token:
+            self.future._token = token
+        if self.tries > 0 and self.future._state in DONE:
+            # It was killed meanwhile.
+            pool._crew.kill([token])
+        return True
 
     def settle(self, pool, token, answer, failure):
         if failure is not None:
             if failure[0] == "cancelled":
                 return self.future._finish(state=CANCELLED_AND_NOTIFIED)
-            if self.settled == token:
-                return  # an interrupt has ended this before
-            self.settled = token
-            self.tries += 1
-            error = _error(failure, self.tries)
-            if self.future._state in DONE:
-                return  # it was killed
-            is_tried_again = failure[0] in ("died", "late") and self.tries <= pool._retries
-            if not (is_tried_again and self.send(pool)):
-                self.fail(error)
-            return
+            if self.settled != token:
+                self.settled = token
+                self.tries += 1
+                # It may have been killed.
+                may = failure[0] in ("died", "late") and self.future._state not in DONE
+                if may and self.tries <= pool._retries and self.send(pool):
+                    return
+            elif self.token != token and self.token in pool._tasks:
+                return  # it was tried again before an interrupt
+            return self.fail(_error(failure, max(1, self.tries)))
         outcome, error = attempt(lambda: pickle.loads(answer[0], buffers=answer[1]), BaseException)
         if error is not None:
             self.fail(unreadable(error))
@@ -105,7 +109,9 @@ class Chunk:
     """Some items of a `map`, as one task."""
 
     def __init__(self, of, items):
-        self.of, self.items, self.token, self.lost = of, items, None, False
+        self.of, self.items, self.token = of, items, 0
+        # If its worker has died: the item that ran, and those that run again.
+        self.culprit = self.rest = None
 
     def register(self, pool):
         self.token = next(pool._tokens)
@@ -122,8 +128,7 @@ class Chunk:
         self.of.go_on(self)
 
     def cancel(self, pool):
-        if self.token is not None:
-            pool._crew.withdraw(self.token)
+        pool._crew.withdraw(self.token)
 
 
 class Map:
@@ -141,7 +146,8 @@ class Map:
         self.function = pickle_of_function(fn)
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.values, self.errors = [None] * self.count, {}
-        self.tokens, self.ended = [None] * self.count, bytearray(self.count)
+        # The token of an item is 0 until it is submitted.
+        self.tokens, self.ended = [0] * self.count, bytearray(self.count)
         self.next, self.under_way, self.tries = 0, set(), {}
         # The first of the items that are not wanted any more, and their error.
         self.cut, self.cut_error = self.count, None
@@ -152,10 +158,10 @@ class Map:
         # Whether items that run are not wanted, either.
         self.is_killed = False
         self.turn, self.is_wanted = _syncline.Turn(), False
-        self.is_told = False
+        self.progress_turn, self.told = _syncline.Turn(), 0
         self.bar, self.failure = Bar() if progress is True else None, None
         self.progress = self.show if self.bar is not None else progress or None
-        pool._maps.add(self)
+        pool._maps[id(self)] = self
         try:
             self.more()
         except BaseException:
@@ -201,13 +207,9 @@ class Map:
             chosen = range(self.next, min(self.next + self.size(), self.count))
             if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
                 chosen = chosen[:1]
-            chunk = Chunk(self, chosen)
-            self.send([chunk])
+            self.send([Chunk(self, chosen)])
             # Only now: an interrupt before leaves them to the next call.
             self.next = chosen.stop
-            if chosen.start >= self.cut:
-                # Another thread has stopped it meanwhile.
-                self.take_back([chunk])
 
     def go_on_with_rest(self):
         """Submit items that no call is about to submit; return whether another thread is.
@@ -219,57 +221,74 @@ class Map:
         return is_taken and not is_mine and self.next < self.cut
 
     def send(self, chunks):
-        entries, sent = [], []
+        chunks, entries = self.pickled(chunks), []
+        # Together, and submitted at once: a token that is not open is one of a task that has ended.
         try:
-            for chunk in chunks:
-                items, parts = chunk.items, []
-                columns = [column[items.start : items.stop] for column in self.columns]
-                try:
-                    call = pickle_of((self.function, columns, None), parts, columns)
-                except TaskPicklingError as error:
-                    if len(items) == 1:
-                        self.fail(items, error)
-                    else:
-                        self.again(items)
-                    continue
-                self.weigh(items, call, parts)
+            for chunk, call, parts in chunks:
                 chunk.register(self.pool)
                 self.under_way.add(chunk)
-                sent.append(chunk)
                 entries.append((chunk.token, chunk.token, call, parts, 0, 0.0))
             is_sent = not entries or self.pool._crew.submit(entries)
         except BaseException:
-            for chunk in sent:
+            for chunk, _, _ in chunks:
                 self.under_way.discard(chunk)
                 self.pool._tasks.pop(chunk.token, None)
             raise
         if not is_sent:
             self.stop(self.pool._lost())
-            for chunk in sent:
+            for chunk, _, _ in chunks:
                 self.under_way.discard(chunk)
                 self.fail(chunk.items, self.pool._lost())
                 self.pool._tasks.pop(chunk.token, None)
             return
         # Only now: a thread that waits takes a token that is not open for one that has ended.
-        for chunk in sent:
+        for chunk, _, _ in chunks:
             items = chunk.items
-            self.tokens[items.start : items.stop] = [chunk.token] * len(items)
+            tokens = [chunk.token] * len(items)
+            # Its worker may have died, and another thread have submitted the items again.
+            if chunk.rest is None:
+                self.tokens[items.start : items.stop] = tokens
+        if self.cut_error is not None:
+            # Another thread has stopped it meanwhile.
+            self.take_back([chunk for chunk, _, _ in chunks])
+
+    def pickled(self, chunks):
+        """Return chunks with their pickles; what cannot be pickled ends with an error."""
+        made = []
+        for chunk in chunks:
+            items, parts = chunk.items, []
+            columns = [column[items.start : items.stop] for column in self.columns]
+            try:
+                call = pickle_of((self.function, columns, None), parts, columns)
+            except TaskPicklingError as error:
+                if len(items) == 1:
+                    self.fail(items, error)
+                else:
+                    self.again(items)
+                continue
+            self.weigh(items, call, parts)
+            made.append((chunk, call, parts))
+        return made
 
     def again(self, items):
-        """Submit items again, each by itself."""
-        self.send([Chunk(self, range(item, item + 1)) for item in items])
+        """Submit items again, each by itself, unless they are not wanted any more."""
+        chunks = [Chunk(self, range(item, item + 1)) for item in items]
+        if self.cut_error is None:
+            return self.send(chunks)
+        for chunk in chunks:
+            self.fail(chunk.items, self.cut_error)
 
     def stop(self, error):
         """Submit no more items; those that no worker has got end with an error."""
-        # What is not wanted any more is no progress.
-        if self.bar is not None:
-            self.bar.end()
-        self.progress = None
         # Without a lock: the thread that submits items may run what waits for this one. It looks
-        # at `cut` after each submission, and `next` follows that.
+        # at `cut_error` after each submission, and at `cut` before the next one.
         if self.cut_error is None:
             self.cut_error = error
         self.cut = min(self.cut, self.next)
+        # What is not wanted any more is no progress.
+        self.progress = None
+        if self.bar is not None:
+            self.bar.end()
 
     def give_up(self, call):
         """Call `cancel` or `kill`, unless all items have ended; twice if an interrupt ends it."""
@@ -293,7 +312,7 @@ class Map:
 
     def take_back(self, chunks):
         if self.is_killed:
-            self.pool._crew.kill([chunk.token for chunk in chunks if chunk.token is not None])
+            self.pool._crew.kill([chunk.token for chunk in chunks])
         else:
             for chunk in chunks:
                 chunk.cancel(self.pool)
@@ -337,18 +356,22 @@ class Map:
             return self.fail(chunk.items, futures.CancelledError())
         if kind not in ("died", "late"):
             return self.fail(chunk.items, _error(failure, 1))
-        if chunk.lost:
-            return  # an interrupt has ended this before
-        chunk.lost = True
-        items = list(chunk.items)
-        culprit = items.pop(item if number == chunk.token and item < len(items) else 0)
-        tries = self.tries[culprit] = self.tries.get(culprit, 0) + 1
-        if tries <= self.pool._retries:
-            items.append(culprit)
-        else:
-            self.fail(range(culprit, culprit + 1), _error(failure, tries))
-        if items:
-            self.again(items)
+        if chunk.rest is None:
+            rest = list(chunk.items)
+            chunk.culprit = rest.pop(item if number == chunk.token and item < len(rest) else 0)
+            tries = self.tries[chunk.culprit] = self.tries.get(chunk.culprit, 0) + 1
+            if tries <= self.pool._retries:
+                rest.append(chunk.culprit)
+            chunk.rest = rest
+        if chunk.culprit not in chunk.rest:
+            error = _error(failure, self.tries[chunk.culprit])
+            self.fail(range(chunk.culprit, chunk.culprit + 1), error)
+        # After an interrupt, not those that were submitted again before.
+        left = [
+            one for one in chunk.rest if not self.ended[one] and self.tokens[one] <= chunk.token
+        ]
+        if left:
+            self.again(left)
 
     def fail(self, items, error):
         self.end(items, [error] * len(items), dict.fromkeys(range(len(items)), error))
@@ -369,20 +392,27 @@ class Map:
                     if at in errors:
                         self.errors[first + at] = value
                     self.ended[first + at] = 1
-        progress = self.progress
+        while self.progress is not None and self.told < self.ended.count(1):
+            if not self.tell_in_turn():
+                return  # the thread that has the turn looks again
+
+    def tell_in_turn(self):
         # What it calls may wait for other items, which end meanwhile.
-        if progress is not None and not self.is_told:
-            self.is_told = True
-            try:
-                progress(self.ended.count(1), self.count)
-            except BaseException as error:
-                is_main = in_main()
-                if is_main and not isinstance(error, Exception):
-                    raise
-                # It is told where the results are taken, not in the thread that drives the pool.
-                self.progress, self.failure = None, error
-            finally:
-                self.is_told = False
+        with self.progress_turn as is_mine:
+            if is_mine:
+                self.tell()
+        return is_mine
+
+    def tell(self):
+        progress, self.told = self.progress, self.ended.count(1)
+        try:
+            if progress is not None:
+                progress(self.told, self.count)
+        except BaseException as error:
+            if in_main() and not isinstance(error, Exception):
+                raise
+            # It is told where the results are taken, not in the thread that drives the pool.
+            self.progress, self.failure = None, error
 
     def show(self, done, total):
         """Show how many items have ended."""
@@ -408,7 +438,7 @@ class Map:
                 last = self.ended.find(0, item)
                 last = self.count if last < 0 else last
                 if self.errors and not with_exceptions:
-                    last = min([last, *(error for error in self.errors if error > item)])
+                    last = min([last, *(error for error in list(self.errors) if error > item)])
                 run, self.values[item:last] = self.values[item:last], [None] * (last - item)
                 item = last
                 # A result is not kept longer than its user does.
@@ -430,7 +460,7 @@ class Map:
             if left is not None and left <= 0:
                 raise TimeoutError(f"item {item} has not ended in time")
             token = self.tokens[item]
-            if token is None:
+            if token == 0:
                 # Another thread is about to submit it.
                 self.more()
                 time.sleep(0 if self.tokens[item] else 1e-3)
@@ -439,6 +469,9 @@ class Map:
                     self.fail(range(item, item + 1), pool._lost())
             elif pool._closed and not pool._tasks:
                 self.fail(range(item, item + 1), pool._lost())
+            elif left is None:
+                # Another thread is ending the pool.
+                time.sleep(1e-3)
 
 
 def _is_large(argument):

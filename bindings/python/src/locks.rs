@@ -37,6 +37,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
+use crate::attend::Inside;
+
 /// The longest time between two looks at a lock.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -201,9 +203,10 @@ impl FutureLock {
                 }
                 continue;
             }
+            let inside = Inside::new(py)?;
             py.detach(|| thread::sleep(nap));
+            drop(inside);
             nap = (2 * nap + Duration::from_micros(10)).min(LOOK);
-            py.check_signals()?;
         }
     }
 

@@ -9,9 +9,12 @@ interrupted once at each of its calls and returns in Python.
 import builtins
 import concurrent.futures as futures
 import faulthandler
+import itertools
+import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -129,6 +132,12 @@ def deaths(pool, made, called):
     assert set(called) == set(some)
 
 
+def retried(pool, made, called):
+    one = retrying.submit(tasks.die_once, os.path.join(folder, f"{next(numbers)}"))
+    interrupted(one.result, 50e-3)
+    assert one.result(LIMIT) == "second"
+
+
 def deaths_in_a_map(pool, made, called):
     def use():
         called.extend(
@@ -184,9 +193,11 @@ uses = [
     another_thread,
     items,
     deaths,
+    retried,
     deaths_in_a_map,
 ]
-pool = syncline.Pool(2)
+pool, retrying = syncline.Pool(2), syncline.Pool(2, retries=1)
+numbers, folder = itertools.count(), tempfile.mkdtemp(dir=".")
 pool.submit(tasks.square, 1).result(LIMIT)
 for number in range(rounds):
     round_of(rng.choice(uses), pool)
@@ -200,4 +211,5 @@ if rounds == 0:
     for most in [0, 8]:
         at_each_step(lambda most=most: shut_down(syncline.Pool(1), most))
 pool.shutdown()
+retrying.shutdown()
 print(f"{count} interrupts in {rounds} rounds")

@@ -319,6 +319,38 @@ def test_progress_is_told_to_the_last_item():
     assert told[-1] == (9, 9)
 
 
+def test_progress_may_take_what_follows_a_death(pool):
+    taken = []
+
+    def take(done, count):
+        if not taken:
+            taken.append(next(made))
+
+    made = pool.map(
+        tasks.die_at, range(6), [3] * 6, chunksize=6, progress=take, return_exceptions=True
+    )
+    until(lambda: taken)
+    taken += made
+    assert isinstance(taken.pop(3), syncline.WorkerError) and taken == [0, 1, 2, 4, 5]
+
+
+def test_an_argument_that_leaves_is_the_error_of_its_item(pool):
+    def leave():
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit(3)
+
+    made = pool.map(
+        tasks.square, [*range(9), Argument(leave), 2], chunksize=1, return_exceptions=True
+    )
+    other = pool.submit(tasks.square, 3)
+    seen = []
+    taker = begun(lambda: seen.extend(made))
+    taker.join(LIMIT)
+    assert other.result(LIMIT) == 9 and seen[:9] == [n * n for n in range(9)]
+    assert isinstance(seen[9], SystemExit) or seen[9] == 9, seen
+    assert seen[10] == 4
+
+
 def test_items_that_raise_are_told_while_others_do():
     with syncline.Pool(2) as pool:
         made = pool.map(tasks.fail, range(20000), chunksize=10, return_exceptions=True)

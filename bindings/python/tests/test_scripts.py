@@ -300,6 +300,12 @@ def test_the_interpreter_may_end_while_a_pool_is_shut_down(tmp_path):
                 pool = syncline.Pool(2)
                 made = [pool.submit(abs, -1) for _ in range(tasks)]
                 pool.shutdown(wait=False)
+            # A thread has told this one, and waits for more when the interpreter ends.
+            with syncline.Pool(1) as pool:
+                for n in range(5):
+                    future = pool.submit(abs, -1)
+                    future.add_done_callback(lambda _: None)
+                    future.result()
         """,
     )
     assert (ran.returncode, ran.stderr) == (0, "")

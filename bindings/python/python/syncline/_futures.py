@@ -26,6 +26,7 @@ import collections
 import concurrent.futures as futures
 import contextlib
 import inspect
+import math
 import os
 import queue
 import sys
@@ -162,7 +163,7 @@ def _call(callback, future, caught):
     try:
         callback(future)
     except caught:
-        with contextlib.suppress(Exception):  # of what the user has added to the log
+        with contextlib.suppress(caught):  # of what the user has added to the log
             LOGGER.exception("exception calling callback for %r", future)
 
 
@@ -255,13 +256,11 @@ class _WaitersEvent(threading.Event):
     is_left = False
 
     def set(self):
-        began = time.monotonic()
+        # Looks, and not the time: between two of them a thread can go on that holds the lock.
+        looks = 0
         while not self.is_left and not self._cond.acquire(timeout=_LOOK):
-            main = sys._current_frames().get(threading.main_thread().ident)
-            # Another thread may have it for a moment, but not the main one while it waits itself.
-            is_waiting = main is not None and main.f_code in _WAITS
-            longest = None if is_waiting else _patience(main, _USES_EVENTS, ())
-            self.is_left = time.monotonic() - began >= max(longest or 0, _PATIENCE)
+            looks += 1
+            self.is_left = looks * _LOOK >= self.patience()
         if self.is_left:
             return
         try:
@@ -269,6 +268,25 @@ class _WaitersEvent(threading.Event):
             self._cond.notify_all()
         finally:
             self._cond.release()
+
+    def patience(self):
+        """Return how long to wait for the lock of the event."""
+        main = threading.main_thread().ident
+        frames = sys._current_frames()
+        if any(self.is_used_in(frames[thread]) for thread in frames if thread != main):
+            return math.inf  # no interrupt makes it leave
+        # Not if the main thread waits itself: then it has no lock of an event.
+        leaf = frames.get(main)
+        is_waiting = leaf is not None and leaf.f_code in _WAITS
+        longest = None if is_waiting else _patience(leaf, _USES_EVENTS, ())
+        return max(longest or 0, _PATIENCE)
+
+    def is_used_in(self, frame):
+        while frame is not None:
+            if frame.f_code in _USES_EVENTS and frame.f_locals.get("self") in (self, self._cond):
+                return True
+            frame = frame.f_back
+        return False
 
 
 def in_main():
@@ -314,17 +332,21 @@ class Teller:
     def tell_in_turn(self):
         with self.turn as is_mine:
             if is_mine:
-                _syncline.telling(self.tell)
+                self.tell()
         return is_mine
 
     def tell(self):
         self.thread = threading.get_ident()
-        while self.todo or self.is_woken():
-            if self.todo:
-                _tell(self.todo[0])
-                self.todo.popleft()
-        # What comes before this is seen by the look of `run`.
-        self.thread = None
+        try:
+            while self.todo or self.is_woken():
+                if self.todo:
+                    # Not the wait: the end of the interpreter may come in it, and native code
+                    # below it would be a crash.
+                    _syncline.telling(lambda: _tell(self.todo[0]))
+                    self.todo.popleft()
+        finally:
+            # What comes before this is seen by the look of `run`.
+            self.thread = None
 
     def is_woken(self):
         try:

@@ -1,8 +1,8 @@
 """Pools of worker processes, with the interface of `concurrent.futures.Executor`.
 
-The end of a pool is the work of a thread of its own, which one call begins. An interrupt before that
-call leaves a pool that another call can end; after it the end goes on by itself. These wait for
-each other:
+The end of a pool is the work of a thread of its own, which one call begins. An interrupt before
+that call leaves a pool that another call can end; after it the end goes on by itself. These wait
+for each other:
 
 =========================  ==========================================  ===========================
 thread                     waits until                                 which comes, as
@@ -326,6 +326,9 @@ class Pool(futures.Executor):
         -----
         Ctrl-C ends the wait. The pool then takes no tasks, and those that are left go on: call
         `shutdown` again to wait for them, or `kill_workers` to end them.
+
+        In a callback it waits until all tasks have an outcome and the workers have ended, but for
+        no other callback. A `submit` that another thread has begun may raise a `PoolError`.
         """
         if self._pid != os.getpid():
             return
@@ -349,16 +352,20 @@ class Pool(futures.Executor):
 
         Notes
         -----
-        Ctrl-C ends the wait for the end and for the callbacks of the tasks, which go on.
+        Ctrl-C ends the wait alone: the workers are killed, and the callbacks are called. In a
+        callback it waits for the end of the workers, but for no other callback.
         """
         if self._pid == os.getpid():
             self._end(gently=False)
 
     def _finish_aside(self):
-        # At its end the interpreter ends this wait, and the pool.
-        with self._finishes as is_mine, contextlib.suppress(Error):
+        with self._finishes as is_mine:
             if is_mine:
-                self._finish()
+                try:
+                    self._finish()
+                except Error:
+                    # The interpreter ends, or the pool has failed.
+                    self._end(gently=False, wait=False)
 
     def _finish(self):
         patience, in_callback = 1000, _syncline.is_telling()
@@ -412,32 +419,33 @@ class Pool(futures.Executor):
 
     def _end_aside(self, gently):
         with self._ends as is_mine:
-            if is_mine and not self._over:
+            if not is_mine or self._over:
+                return
+            try:
                 _syncline.telling(lambda: self._end_now(gently))
+            finally:
+                if self._start is not None:
+                    os.close(self._start)
+                # Last, and not below native code: the interpreter may end from here on.
+                self._over = True
 
     def _end_now(self, gently):
-        try:
-            self._crew.close(gently)
-            self._ended = True
-            for made in _living(self._maps):
-                self._end_task(made.stop)
-            for token, task in list(self._tasks.items()):
-                self._end_task(task.fail)
-                self._tasks.pop(token, None)
-            self._teller.flush()
-            self._crew.join()
-        finally:
-            if self._start is not None:
-                os.close(self._start)
-            self._over = True
-            _open.pop(id(self), None)
+        self._crew.close(gently)
+        self._ended = True
+        for made in _living(self._maps):
+            self._end_task(made.stop)
+        for token, task in list(self._tasks.items()):
+            self._end_task(task.fail)
+            self._tasks.pop(token, None)
+        self._teller.flush()
+        self._crew.join()
 
     def _end_task(self, end):
         try:
             end(self._lost())
         except BaseException:
             # Of the code of a user that it calls: the other tasks have to end.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 LOGGER.exception("exception at the end of %r", self)
 
     def __exit__(self, kind, error, trace):
@@ -553,7 +561,8 @@ def _settle_one(pool, token, answer, failure):
             if in_main():
                 # Of the handler of a signal; if not, it is raised in the crew's thread, too.
                 raise
-            task.fail(error)
+            with contextlib.suppress(BaseException):
+                task.fail(error)
         pool._tasks.pop(token, None)
     pool._outcomes.pop(token, None)
 
@@ -565,7 +574,7 @@ def _living(referred):
 
 @atexit.register
 def _end_all():
-    pools = [pool for pool in _living(_open) if pool._pid == os.getpid()]
+    pools = [pool for pool in _living(_open) if not pool._over and pool._pid == os.getpid()]
     try:
         for pool in pools:
             pool._end(gently=False, wait=False)

@@ -51,10 +51,11 @@ class One:
 
     def send(self, pool):
         """Submit the task; return whether the pool takes tasks."""
-        token = self.token = next(pool._tokens)
-        pool._tasks[token] = self
+        token = next(pool._tokens)
         entry = (token, 0, self.pickled, self.parts, self.priority, self.cost)
         try:
+            self.token = token
+            pool._tasks[token] = self
             is_sent = pool._crew.submit([entry])
         except BaseException:
             # Unless it is under way: an interrupt may come after its submission.
@@ -77,16 +78,19 @@ class One:
         if failure is not None:
             if failure[0] == "cancelled":
                 return self.future._finish(state=CANCELLED_AND_NOTIFIED)
-            if self.settled != token:
+            if self.settled < token:
                 self.settled = token
                 self.tries += 1
-                # It may have been killed.
-                may = failure[0] in ("died", "late") and self.future._state not in DONE
-                if may and self.tries <= pool._retries and self.send(pool):
-                    return
-            elif self.token != token and self.token in pool._tasks:
-                return  # it was tried again before an interrupt
-            return self.fail(_error(failure, max(1, self.tries)))
+            elif self.token > token and self.token in pool._tasks:
+                # It was tried again before an interrupt.
+                if self.future._token < self.token:
+                    self.future._token = self.token
+                return
+            # It may have been killed.
+            may = failure[0] in ("died", "late") and self.future._state not in DONE
+            if not (may and self.tries <= pool._retries and self.send(pool)):
+                self.fail(_error(failure, max(1, self.tries)))
+            return
         outcome, error = attempt(lambda: pickle.loads(answer[0], buffers=answer[1]), BaseException)
         if error is not None:
             self.fail(unreadable(error))
@@ -221,7 +225,7 @@ class Map:
         return is_taken and not is_mine and self.next < self.cut
 
     def send(self, chunks):
-        chunks, entries = self.pickled(chunks), []
+        (chunks, failed), entries = self.pickled(chunks), []
         # Together, and submitted at once: a token that is not open is one of a task that has ended.
         try:
             for chunk, call, parts in chunks:
@@ -240,6 +244,8 @@ class Map:
                 self.under_way.discard(chunk)
                 self.fail(chunk.items, self.pool._lost())
                 self.pool._tasks.pop(chunk.token, None)
+            for items, error in failed:
+                self.fail(items, error)
             return
         # Only now: a thread that waits takes a token that is not open for one that has ended.
         for chunk, _, _ in chunks:
@@ -251,24 +257,30 @@ class Map:
         if self.cut_error is not None:
             # Another thread has stopped it meanwhile.
             self.take_back([chunk for chunk, _, _ in chunks])
+        # Last: what is told of these may wait for the others.
+        for items, error in failed:
+            if len(items) == 1:
+                self.fail(items, error)
+            else:
+                self.again(items)
 
     def pickled(self, chunks):
-        """Return chunks with their pickles; what cannot be pickled ends with an error."""
-        made = []
+        """Return chunks with their pickles, and with errors the items that have none."""
+        made, failed = [], []
         for chunk in chunks:
             items, parts = chunk.items, []
             columns = [column[items.start : items.stop] for column in self.columns]
             try:
                 call = pickle_of((self.function, columns, None), parts, columns)
-            except TaskPicklingError as error:
-                if len(items) == 1:
-                    self.fail(items, error)
-                else:
-                    self.again(items)
+            except BaseException as error:
+                if in_main() and not isinstance(error, TaskPicklingError):
+                    # Of the handler of a signal; if not, it is raised in the crew's thread, too.
+                    raise
+                failed.append((items, error))
                 continue
             self.weigh(items, call, parts)
             made.append((chunk, call, parts))
-        return made
+        return made, failed
 
     def again(self, items):
         """Submit items again, each by itself, unless they are not wanted any more."""
@@ -358,20 +370,22 @@ class Map:
             return self.fail(chunk.items, _error(failure, 1))
         if chunk.rest is None:
             rest = list(chunk.items)
-            chunk.culprit = rest.pop(item if number == chunk.token and item < len(rest) else 0)
-            tries = self.tries[chunk.culprit] = self.tries.get(chunk.culprit, 0) + 1
+            culprit = rest.pop(item if number == chunk.token and item < len(rest) else 0)
+            tries = self.tries.get(culprit, 0) + 1
             if tries <= self.pool._retries:
-                rest.append(chunk.culprit)
-            chunk.rest = rest
-        if chunk.culprit not in chunk.rest:
-            error = _error(failure, self.tries[chunk.culprit])
-            self.fail(range(chunk.culprit, chunk.culprit + 1), error)
+                rest.append(culprit)
+            # No calls from here on: an interrupt has all of it done again, or nothing.
+            self.tries[culprit], chunk.culprit, chunk.rest = tries, culprit, rest
         # After an interrupt, not those that were submitted again before.
         left = [
             one for one in chunk.rest if not self.ended[one] and self.tokens[one] <= chunk.token
         ]
         if left:
             self.again(left)
+        # Last: what is told of it may wait for the others.
+        if chunk.culprit not in chunk.rest:
+            error = _error(failure, self.tries[chunk.culprit])
+            self.fail(range(chunk.culprit, chunk.culprit + 1), error)
 
     def fail(self, items, error):
         self.end(items, [error] * len(items), dict.fromkeys(range(len(items)), error))

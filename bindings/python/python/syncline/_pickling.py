@@ -19,7 +19,7 @@ from ._worker import dumps
 _PATIENCE = 10
 
 #: The pickles of functions that are pickled by name.
-_functions = weakref.WeakKeyDictionary()
+_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def pickle_of_function(fn):

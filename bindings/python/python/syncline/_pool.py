@@ -60,7 +60,7 @@ _LEAST_MEMORY = 16 << 20
 _LOOK = 1e-3
 
 #: The pools that are open, which end when the interpreter does.
-_open = weakref.WeakValueDictionary()
+_open: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 class Pool(futures.Executor):

@@ -341,7 +341,7 @@ class Pool(futures.Executor):
         if wait:
             # An interrupt of the wait leaves the rest to another call.
             self._finish()
-        elif not self._finishes.is_taken()[0]:
+        elif not self._ended and not self._finishes.is_taken()[0]:
             aside(self._finish_aside)
 
     def kill_workers(self):

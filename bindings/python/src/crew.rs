@@ -15,6 +15,9 @@
 //!          free ── nap over, tasks left ──> driven by the crew's thread ── a thread waits ──> free
 //! ```
 //!
+//! A callback that waits drives, too, also another pool, which then has several drivers. Each
+//! outcome is settled by one of them, and its task is open until then.
+//!
 //! No thread locks anything while it holds the interpreter lock, except for moments in which no
 //! holder of these locks needs the interpreter.
 //!

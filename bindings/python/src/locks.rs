@@ -100,11 +100,12 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut waiting = lock(&WAITING);
-        let waiting = waiting.get_or_insert_default();
+        let locks = waiting.get_or_insert_default();
         let on = match self.before.take() {
-            Some(before) => waiting.insert(self.thread, before),
-            None => waiting.remove(&self.thread),
+            Some(before) => locks.insert(self.thread, before),
+            None => locks.remove(&self.thread),
         };
+        drop(waiting);
         drop(on);
     }
 }

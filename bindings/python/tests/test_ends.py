@@ -415,7 +415,7 @@ class Interrupt(BaseException):
 
 
 def interrupted(call, step, of):
-    """Call a function, and raise at a call or return of the package in it; return whether."""
+    """Call a function, and raise at one of its calls or returns; return whether it had as many."""
     count = 0
 
     def trace(frame, event, value):
@@ -434,11 +434,6 @@ def interrupted(call, step, of):
     finally:
         sys.settrace(None)
     return count >= step
-
-
-def leave(pool):
-    with pool:
-        raise ArithmeticError
 
 
 USES = {
@@ -586,7 +581,7 @@ def test_a_circle_of_threads_is_seen():
         pass
 
 
-def test_the_main_thread_has_left_if_it_is_in_no_code_that_uses_locks():
+def test_the_main_thread_has_left_if_it_is_in_no_code_that_uses_locks(tmp_path):
     main = threading.get_ident()
     answers = []
 
@@ -611,9 +606,16 @@ def test_the_main_thread_has_left_if_it_is_in_no_code_that_uses_locks():
         task._waiters = Waiters()
         futures.wait([task], 0.01)
         assert asked == [False, False, True]
-        other = begun(lambda: answers.append([_futures._is_left(main, 0, False) for _ in range(3)]))
         # A wait for the event of the waiter has no locks.
-        futures.wait([pool.submit(tasks.wait, 0.1)])
+        task = pool.submit(tasks.wait_for, tmp_path / "go")
+
+        def look():
+            until(lambda: task._waiters)
+            until(lambda: _futures._is_left(main, 0, False) == (True, True))
+            (tmp_path / "go").touch()
+
+        other = begun(look)
+        assert futures.wait([task], LIMIT).done == {task}
         other.join(LIMIT)
         stopped = threading.Event()
         waiting = begun(stopped.wait)

@@ -36,8 +36,8 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 
 from . import _syncline
 
-#: The time in seconds for which a lock is waited for that is kept for moments, if the main thread
-#: waits for the pool, and in other cases.
+#: The times in seconds after which a lock counts as left: while the handler of a signal waits for
+#: the pool, and while the main thread does something else in code that uses locks.
 _PATIENCE, _HANDLERS_PATIENCE = 1.0, 60.0
 
 #: The time in seconds between two looks at a lock.
@@ -295,6 +295,19 @@ def in_main():
     return threading.get_ident() == threading.main_thread().ident
 
 
+def in_turn(turn, call, *arguments):
+    """Call a function unless a call has the turn, of any thread; return whether it was called.
+
+    What has to be done after each of many events needs a note of it, which is made before the call,
+    and a loop: ``while noted() and in_turn(...)``. The call that has the turn then looks again.
+    """
+    with turn as is_mine:
+        # No loop here: an interrupt at the end of one that ends the block would keep the turn.
+        if is_mine:
+            call(*arguments)
+    return is_mine
+
+
 def aside(call, *arguments):
     """Call a function in a thread of its own, which no interrupt reaches; here if none begins."""
     try:
@@ -326,14 +339,8 @@ class Teller:
             self.woken.put(None)
 
     def run(self):
-        while self.todo and self.tell_in_turn():
+        while self.todo and in_turn(self.turn, self.tell):
             pass
-
-    def tell_in_turn(self):
-        with self.turn as is_mine:
-            if is_mine:
-                self.tell()
-        return is_mine
 
     def tell(self):
         self.thread = threading.get_ident()

@@ -41,14 +41,7 @@ from concurrent.futures._base import LOGGER
 
 from . import _syncline, _worker
 from ._errors import ArgumentError, Error, PoolError
-from ._futures import (
-    CANCELLED_AND_NOTIFIED,
-    DONE,
-    Future,
-    Teller,
-    aside,
-    in_main,
-)
+from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, Teller, aside, in_main, in_turn
 from ._pickling import pickle_of, pickle_of_function, worker_arguments
 from ._sizes import seconds, size, told_size, whole
 from ._tasks import Map, One
@@ -342,7 +335,7 @@ class Pool(futures.Executor):
             # An interrupt of the wait leaves the rest to another call.
             self._finish()
         elif not self._ended and not self._finishes.is_taken()[0]:
-            aside(self._finish_aside)
+            aside(in_turn, self._finishes, self._finish_aside)
 
     def kill_workers(self):
         """End the pool at once: kill the workers, and what they have started.
@@ -359,13 +352,11 @@ class Pool(futures.Executor):
             self._end(gently=False)
 
     def _finish_aside(self):
-        with self._finishes as is_mine:
-            if is_mine:
-                try:
-                    self._finish()
-                except Error:
-                    # The interpreter ends, or the pool has failed.
-                    self._end(gently=False, wait=False)
+        try:
+            self._finish()
+        except Error:
+            # The interpreter ends, or the pool has failed.
+            self._end(gently=False, wait=False)
 
     def _finish(self):
         patience, in_callback = 1000, _syncline.is_telling()
@@ -412,22 +403,21 @@ class Pool(futures.Executor):
         """End the workers, then the tasks that are left; wait until that is over."""
         self._closed = True
         if not self._over and not self._ends.is_taken()[0]:
-            aside(self._end_aside, gently)
+            aside(in_turn, self._ends, self._end_aside, gently)
         in_callback = _syncline.is_telling()
         while wait and not (self._ended if in_callback else self._over):
             time.sleep(_LOOK)
 
     def _end_aside(self, gently):
-        with self._ends as is_mine:
-            if not is_mine or self._over:
-                return
-            try:
-                _syncline.telling(lambda: self._end_now(gently))
-            finally:
-                if self._start is not None:
-                    os.close(self._start)
-                # Last, and not below native code: the interpreter may end from here on.
-                self._over = True
+        if self._over:
+            return
+        try:
+            _syncline.telling(lambda: self._end_now(gently))
+        finally:
+            if self._start is not None:
+                os.close(self._start)
+            # Last, and not below native code: the interpreter may end from here on.
+            self._over = True
 
     def _end_now(self, gently):
         self._crew.close(gently)
@@ -542,17 +532,14 @@ def _settle(this, outcomes):
     for token in list(outcomes):
         outcome = outcomes.get(token)
         if outcome is not None:
-            _settle_in_turn(pool, token, *outcome)
-
-
-def _settle_in_turn(pool, token, answer, failure, turn):
-    # Another thread may be at it, or this one, below a callback.
-    with turn as is_mine:
-        if is_mine and token in pool._outcomes:
-            _settle_one(pool, token, answer, failure)
+            answer, failure, turn = outcome
+            # Another thread may be at it, or this one, below a callback.
+            in_turn(turn, _settle_one, pool, token, answer, failure)
 
 
 def _settle_one(pool, token, answer, failure):
+    if token not in pool._outcomes:
+        return  # another thread has just settled it
     task = pool._tasks.get(token)
     if task is not None:
         try:

@@ -22,7 +22,7 @@ import time
 
 from . import _syncline
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
-from ._futures import CANCELLED_AND_NOTIFIED, DONE, in_main
+from ._futures import CANCELLED_AND_NOTIFIED, DONE, in_main, in_turn
 from ._pickling import attempt, pickle_of, pickle_of_function
 from ._progress import Bar
 
@@ -194,14 +194,8 @@ class Map:
         self.is_wanted = True
         # The thread that submits items already goes on until no more are wanted. It may be this
         # one, in what the items are made of or in the handler of a signal.
-        while self.is_wanted and self.send_in_turn():
+        while self.is_wanted and in_turn(self.turn, self.send_some):
             pass
-
-    def send_in_turn(self):
-        with self.turn as is_mine:
-            if is_mine:
-                self.send_some()
-        return is_mine
 
     def send_some(self):
         self.is_wanted = False
@@ -406,16 +400,10 @@ class Map:
                     if at in errors:
                         self.errors[first + at] = value
                     self.ended[first + at] = 1
-        while self.progress is not None and self.told < self.ended.count(1):
-            if not self.tell_in_turn():
-                return  # the thread that has the turn looks again
-
-    def tell_in_turn(self):
         # What it calls may wait for other items, which end meanwhile.
-        with self.progress_turn as is_mine:
-            if is_mine:
-                self.tell()
-        return is_mine
+        while self.progress is not None and self.told < self.ended.count(1):
+            if not in_turn(self.progress_turn, self.tell):
+                return
 
     def tell(self):
         progress, self.told = self.progress, self.ended.count(1)

@@ -6,6 +6,7 @@ mod bad_input;
 mod book;
 mod cgroup;
 mod common;
+mod corpus;
 mod data;
 mod executors;
 mod farm;

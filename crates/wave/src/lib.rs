@@ -68,20 +68,25 @@ mod c_kernel;
 mod compiled;
 pub mod described;
 mod dynamic;
+mod engine;
+mod engines;
 mod error;
 mod facts;
 mod kernel;
 pub mod kernels;
 pub mod lanes;
 pub mod monitor;
+mod pass;
 pub mod plan;
 pub mod reference;
 mod rule;
+mod run;
 mod semaphore;
 mod stencil;
 mod streamed;
 mod strip;
 mod sweep;
+mod team;
 #[doc(hidden)]
 pub mod unstable;
 

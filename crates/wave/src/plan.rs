@@ -7,7 +7,7 @@
 
 mod model;
 
-pub use crate::rule::plan::ArrayPlan;
+pub use crate::run::plan::ArrayPlan;
 pub use crate::streamed::StreamPlan;
 pub use crate::sweep::SweepPlan;
 

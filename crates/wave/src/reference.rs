@@ -11,8 +11,8 @@ use syncline_store::array::Array;
 use syncline_store::{Grid, Layout, Matrix, Shape, convert, placement::Rect};
 
 use crate::dynamic::{Dynamic, Kernel, PlainPoints};
-use crate::rule::fields::Input;
 use crate::rule::plain::plain;
+use crate::run::fields::Input;
 use crate::stencil::{Stencil, record};
 use crate::sweep::{Order, check_arrays as check};
 use crate::{Described, Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};

@@ -32,27 +32,11 @@
 //! A value that is read beyond an edge is that of the element which the edge names, in the state in
 //! which the element is at that time.
 
-pub(crate) mod columns;
-mod copies;
-mod engine;
-mod explicit;
-pub(crate) mod fields;
 mod function;
-pub(crate) mod keep;
-mod loops;
+pub(crate) mod loops;
 pub(crate) mod native;
-mod ordered;
-mod pass;
 pub(crate) mod plain;
-pub(crate) mod plan;
-mod program;
-pub(crate) mod run;
-pub(crate) mod share;
-pub(crate) mod sums;
-pub(crate) mod team;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod program;
 
 use syncline_store::ElementType;
 
@@ -252,7 +236,7 @@ pub(crate) fn greater(norm: f64, change: f64) -> f64 {
 ///
 /// # Safety
 /// `old` and `new` must be valid for reads of `n` values of the type; they need not be aligned.
-unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize) -> f64 {
+pub(crate) unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize) -> f64 {
     /// # Safety
     /// The conditions of [`change`] must hold for values of `T`.
     unsafe fn of<T: Copy, N: Copy + Default>(

@@ -48,14 +48,12 @@ mod keep;
 mod pass;
 mod plan;
 mod run;
-pub(crate) mod start;
 mod sums;
-pub(crate) mod target;
 pub(crate) mod team;
 
+pub use crate::run::start::{Resumption, Taken};
+pub use crate::run::target::{Leftovers, Pending, Target};
 pub use plan::StreamPlan;
-pub use start::{Resumption, Taken};
-pub use target::{Leftovers, Pending, Target};
 
 pub(crate) use keep::{identity, into_target, resumption, taken};
 pub(crate) use pass::{Spent, timed};

@@ -28,9 +28,9 @@ use syncline_store::{
 };
 
 use super::sums::Sums;
-use super::target::{Kind, Target};
 use crate::Result;
 use crate::lanes::Real;
+use crate::run::target::{Kind, Target};
 
 /// The bytes of a unit of checksums.
 const UNIT: usize = 4 << 20;

@@ -18,11 +18,13 @@ use super::data::{FileSink, Held, Sink, Source};
 use super::destination::{Destination, Panels};
 use super::pass::{Expected, Passed, Spent, Stream};
 use super::run::{Arrays, Done, copied, finish, plan_for};
-use super::start::{self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Standing, Start, Taken};
 use super::sums::Sums;
-use super::target::{Kind, Leftovers, Pending, Target};
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
+use crate::run::start::{
+    self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Standing, Start, Taken,
+};
+use crate::run::target::{Kind, Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 

@@ -15,10 +15,10 @@ use syncline_store::{
 use super::data::{FileSink, Held, Sink, Source, all_rows};
 use super::pass::{Passed, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
-use super::start::{Asked, made};
 use super::sums::Sums;
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
+use crate::run::start::{Asked, made};
 use crate::sweep::{Executor, Order, Settings, SweepPlan, SweepReport, Times};
 use crate::{Error, Result, facts};
 

@@ -6,12 +6,12 @@ use syncline_store::array::{Array, ArraySource};
 use super::{Settings, Sweep, SweepPlan, SweepReport};
 use crate::described::graph::Type;
 use crate::plan::ArrayPlan;
-use crate::rule::fields::{Input, Output, three};
-use crate::rule::keep::{Keep, Planner};
-use crate::rule::plan::Question;
-use crate::rule::run::{Done, Run};
-use crate::rule::share::Share;
+use crate::run::fields::{Input, Output, three};
+use crate::run::keep::{Keep, Planner};
+use crate::run::plan::Question;
+use crate::run::{Done, Run};
 use crate::streamed::{Pending, Target, cache_bytes, rate_of};
+use crate::team::share::Share;
 use crate::{Described, Error, Result};
 
 /// Sweeps over arrays: several fields, any types, two or three dimensions, any edges and

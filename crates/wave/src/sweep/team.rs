@@ -10,9 +10,9 @@ use super::arrays::{check, input};
 use super::{Settings, Sweep, SweepReport};
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
-use crate::rule::fields::Input;
-use crate::rule::team::OnTeam;
+use crate::run::fields::Input;
 use crate::streamed::{self, Arrays, Target};
+use crate::team::OnTeam;
 use crate::{Described, Error, PointKernel, Result};
 
 impl Settings {

@@ -8,9 +8,9 @@ use syncline_testkit::{Random, cases, seed};
 
 use crate::Described;
 use crate::described::graph::Type;
+use crate::engines::tests::description;
 use crate::lanes::Lanes;
 use crate::rule::program::{Machine, Program};
-use crate::rule::tests::description;
 
 /// The values that a run may not change, on both sides of the outputs.
 const MARGIN: usize = 100;

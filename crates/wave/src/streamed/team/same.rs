@@ -18,8 +18,8 @@ use crate::Result;
 use crate::dynamic::{Kernel, PlainPoints};
 use crate::error::Error;
 use crate::lanes::Real;
+use crate::run::target::Target;
 use crate::streamed::run::Arrays;
-use crate::streamed::target::Target;
 use crate::sweep::Settings;
 
 /// The value of an argument that a member was not given.

@@ -4,13 +4,18 @@
 //! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into
 //! memory changes its result in place where it can. A run of several passes into files writes
 //! [`Generations`] of all fields in turn and commits each, with the sums of its slabs. The next
-//! pass checks what it reads against them ([`keep`](super::keep)). A run of one pass writes files
+//! pass checks what it reads against them ([`keep`](crate::run::keep)). A run of one pass writes files
 //! without names.
 //!
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.
 
 mod begin;
+pub(crate) mod fields;
+pub(crate) mod keep;
+pub(crate) mod plan;
+pub(crate) mod start;
+pub(crate) mod target;
 
 use std::fs::File;
 use std::ops::Range;
@@ -22,20 +27,20 @@ use syncline_fabric::Member;
 use syncline_store::array::Array;
 use syncline_store::generation::{Generations, Made};
 
-use super::columns::Columns;
-use super::explicit;
-use super::fields::{Fields, Input, Output, again, cloned, three};
-use super::ordered;
-use super::pass::pieces;
-use super::plan::ArrayPlan;
-use super::share::Share;
-use super::sums::{PassSums, SlabSums, unit_of};
-use super::{Edge, Rule};
 use crate::Result;
+use crate::engines::explicit;
+use crate::engines::ordered;
 use crate::monitor::Monitor;
+use crate::pass::pieces;
+use crate::pass::sums::{PassSums, SlabSums, unit_of};
+use crate::rule::{Edge, Rule};
+use crate::run::fields::{Fields, Input, Output, again, cloned, three};
+use crate::run::plan::ArrayPlan;
 use crate::streamed::Spent;
 use crate::streamed::team::all;
 use crate::sweep::{Settings, SweepPlan, SweepReport, Times};
+use crate::team::columns::Columns;
+use crate::team::share::Share;
 
 /// A run.
 pub(crate) struct Run<'a> {

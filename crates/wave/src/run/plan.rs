@@ -21,8 +21,11 @@
 
 use syncline_store::ElementType;
 
-use super::columns::Columns;
-use super::{Rule, copies, explicit, ordered};
+use crate::engines::copies;
+use crate::engines::explicit;
+use crate::engines::ordered;
+use crate::rule::Rule;
+use crate::team::columns::Columns;
 use crate::{Error, Result};
 
 /// The way in which a sweep over arrays uses memory and cache.

@@ -37,7 +37,7 @@
 //!
 //! # Costs
 //! Per value and pass a copy into the ring; per value and level the loads and stores of the program
-//! ([`program`](super::program)). With tiles that fit the second-level cache, memory is read and
+//! ([`program`](crate::rule::program)). With tiles that fit the second-level cache, memory is read and
 //! written once per pass.
 //!
 //! # Source
@@ -52,13 +52,13 @@ use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
 pub(crate) use self::geometry::{Geometry, reach};
-use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
-use super::ordered::Part;
-use super::program::{Machine, Program, fill};
-use super::{Beyond, Edge, Rule};
 use crate::Result;
 use crate::described::graph::Read;
+use crate::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
+use crate::engines::ordered::Part;
 use crate::lanes::Lanes;
+use crate::rule::program::{Machine, Program, fill};
+use crate::rule::{Beyond, Edge, Rule};
 
 /// A coefficient of a pass.
 #[derive(Debug)]
@@ -571,8 +571,8 @@ impl<'r> Explicit<'r> {
                 let new = worker.outputs[field].wrapping_add(skipped * element.bytes());
                 let count = (own.end - own.start) as usize;
                 // SAFETY: both have a value for each of these columns.
-                let change = unsafe { super::change(element, old, new, count) };
-                *norm = super::greater(*norm, change);
+                let change = unsafe { crate::rule::change(element, old, new, count) };
+                *norm = crate::rule::greater(*norm, change);
             }
         }
     }

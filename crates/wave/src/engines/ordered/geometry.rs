@@ -6,7 +6,7 @@ use std::ops::Range;
 use syncline_store::ElementType;
 
 use super::window::Window;
-use crate::rule::engine::Bands;
+use crate::engine::Bands;
 use crate::rule::{Direction, Edge, Rule};
 
 /// The positions by which a window moves at once.

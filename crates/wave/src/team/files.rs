@@ -26,15 +26,15 @@ use syncline_store::shared::SharedNewFile;
 use syncline_trace::{Activity, span};
 
 use crate::monitor::Monitor;
-use crate::rule::fields::{Fields, Input, failed};
-use crate::rule::keep::Keep;
-use crate::rule::share::Share;
-use crate::rule::sums::{PassSums, SlabSums};
-use crate::streamed::start::{Standing, Start};
-use crate::streamed::target::Kind;
+use crate::pass::sums::{PassSums, SlabSums};
+use crate::run::fields::{Fields, Input, failed};
+use crate::run::keep::Keep;
+use crate::run::start::{Standing, Start};
+use crate::run::target::Kind;
 use crate::streamed::team::{all, decode, encode};
 use crate::streamed::{Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
+use crate::team::share::Share;
 use crate::{Error, Result};
 
 /// The files of a set, with their hidden paths.

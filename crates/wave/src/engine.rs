@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use syncline_store::direct_io::IoBuffer;
 
-use super::ordered::Part;
 use crate::Result;
+use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
 
 /// The slabs of an array in memory. A slab is what one position of the first axis holds: a row of
@@ -48,7 +48,7 @@ pub(crate) struct Job<'j> {
 }
 
 /// The values that a piece takes over and gives away at the cuts between members of a team, before
-/// and after this member in the order of the direction. [`cut`](super::ordered) says what they are.
+/// and after this member in the order of the direction. [`cut`](crate::engines::ordered) says what they are.
 #[derive(Default)]
 pub(crate) struct Crossing<'c> {
     pub(crate) from_before: Option<&'c [u8]>,

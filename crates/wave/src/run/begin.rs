@@ -10,15 +10,15 @@ use syncline_store::direct_io::{DirectFile, DirectWriter};
 
 use super::{Part, Run};
 use crate::Result;
-use crate::rule::columns::Columns;
-use crate::rule::copies::Copies;
-use crate::rule::engine::Slabs;
-use crate::rule::explicit::Explicit;
-use crate::rule::fields::{Fields, Input, failed, three};
-use crate::rule::ordered::{self, Ordered};
-use crate::rule::pass::{Down, Pass, Sink, Source};
-use crate::rule::sums::PassSums;
+use crate::engine::Slabs;
+use crate::engines::copies::Copies;
+use crate::engines::explicit::Explicit;
+use crate::engines::ordered::{self, Ordered};
+use crate::pass::sums::PassSums;
+use crate::pass::{Down, Pass, Sink, Source};
+use crate::run::fields::{Fields, Input, failed, three};
 use crate::streamed::Spent;
+use crate::team::columns::Columns;
 
 impl Run<'_> {
     /// Prepares one pass and runs it. Says that it has begun before it calls any member.

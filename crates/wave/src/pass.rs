@@ -36,6 +36,7 @@
 //! All other passes of members are passes of one process.
 
 mod data;
+pub(crate) mod sums;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,15 +50,15 @@ use syncline_store::direct_io::{IoQueue, Method};
 
 pub(crate) use self::data::{Down, Sink, Source};
 use self::data::{Outgoing, Panel, Writers};
-use super::columns::Columns;
-use super::engine::{Bands, Crossing, Engine, Job};
-use super::ordered::Part;
-use super::sums::PassSums;
-use super::{Around, greater};
+use crate::engine::{Bands, Crossing, Engine, Job};
+use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
+use crate::pass::sums::PassSums;
+use crate::rule::{Around, greater};
 use crate::semaphore::Semaphore;
 use crate::streamed::team::all;
 use crate::streamed::{Spent, timed};
+use crate::team::columns::Columns;
 use crate::{Error, Result};
 
 /// What a pass works on. It counts slabs from the first one that it reads.

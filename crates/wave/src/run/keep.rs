@@ -2,7 +2,7 @@
 //! their own results.
 //!
 //! # Contract
-//! [`start`](crate::streamed::start) determines where a run begins, as for sweeps over matrices.
+//! [`start`](crate::run::start) determines where a run begins, as for sweeps over matrices.
 //! The files of all fields are generations of one computation: a pass commits all of them at once,
 //! and at the end they get their names so that those that exist are never of two runs.
 //!
@@ -20,19 +20,17 @@ use syncline_store::checksum::checksum;
 use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Progress};
 
-use super::Rule;
-use super::fields::{Fields, Input, Output, cloned, failed};
-use super::plan::ArrayPlan;
-use super::run::{Done, Run};
-use super::share::Share;
-use super::sums::{PassSums, SlabSums};
 use crate::Result;
+use crate::pass::sums::{PassSums, SlabSums};
+use crate::rule::Rule;
+use crate::run::fields::{Fields, Input, Output, cloned, failed};
+use crate::run::plan::ArrayPlan;
+use crate::run::start::{Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files};
+use crate::run::target::{Kind, Leftovers, Pending, Target};
+use crate::run::{Done, Run};
 use crate::streamed::Spent;
-use crate::streamed::start::{
-    Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files,
-};
-use crate::streamed::target::{Kind, Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
+use crate::team::share::Share;
 
 /// Returns the plan for these inputs, a number of iterations, and a result in files or not.
 pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<ArrayPlan> + 'a;
@@ -213,7 +211,7 @@ impl Keep<'_> {
     }
 
     /// Returns the identity of the computation. The sums of its inputs on file are not known yet.
-    pub(super) fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         let mut what = self.target.what.clone();
         let types: Vec<_> = self.inputs.iter().map(|input| input.element().name()).collect();
         what.insert(TYPES.to_owned(), types.join(", "));
@@ -234,7 +232,7 @@ impl Keep<'_> {
     }
 
     /// Returns the point where the run begins.
-    pub(super) fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
+    pub(crate) fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
         let (monitor, on_file) = (&self.settings.monitor, self.on_file());
         let sum = |n: usize| {
             monitor.compares(n + 1, on_file.len());

@@ -12,14 +12,14 @@ use syncline_fabric::Member;
 use syncline_store::ElementType;
 
 use super::OnTeam;
-use crate::rule::columns::Columns;
-use crate::rule::explicit;
-use crate::rule::fields::{Input, three};
-use crate::rule::plan::{ArrayPlan, Question};
-use crate::rule::share::Share;
-use crate::rule::sums::unit_of;
+use crate::engines::explicit;
+use crate::pass::sums::unit_of;
+use crate::run::fields::{Input, three};
+use crate::run::plan::{ArrayPlan, Question};
 use crate::streamed::team::all;
 use crate::streamed::{cache_bytes, rate_of};
+use crate::team::columns::Columns;
+use crate::team::share::Share;
 use crate::{Error, Result};
 
 /// The least number of units of sums that a member should have, and the greatest.

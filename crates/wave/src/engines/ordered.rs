@@ -57,12 +57,12 @@ pub(crate) use self::cut::Part;
 pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
 use self::window::{Line, Origin, Way, Window};
-use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
-use super::program::{CHUNK, Machine, Program, fill};
-use super::{Direction, Edge, Rule};
 use crate::Result;
 use crate::described::graph::Read;
+use crate::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
 use crate::lanes::Lanes;
+use crate::rule::program::{CHUNK, Machine, Program, fill};
+use crate::rule::{Direction, Edge, Rule};
 
 /// The positions that a level updates before the next level, which finds them in the first-level
 /// cache.

@@ -6,12 +6,12 @@ use syncline_store::ElementType;
 use syncline_store::array::{Array, ArraySource, Number};
 use syncline_testkit::{Random, cases, seed};
 
-use super::fields::Input;
-use super::greater;
-use super::plain::plain;
-use super::plan::{ArrayPlan, Question};
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
+use crate::rule::greater;
+use crate::rule::plain::plain;
+use crate::run::fields::Input;
+use crate::run::plan::{ArrayPlan, Question};
 use crate::target::{Leftovers, Target};
 use crate::{Described, Error, Runner, Sweep, SweepReport};
 
@@ -137,7 +137,7 @@ impl Setting {
 }
 
 /// A random description, and the number of its dimensions.
-pub(super) fn description(random: &mut Random) -> (String, usize) {
+pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let dimensions = if random.one_in(3) { 3 } else { 2 };
     let explicit = random.one_in(2);
     let typed = !random.one_in(3);
@@ -266,7 +266,7 @@ fn function(arguments: &[&[f64]], results: &mut [f64]) {
 }
 
 /// Returns the first difference between two arrays; any two NaNs are equal.
-pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
+pub(crate) fn difference(left: &Array, right: &Array) -> Option<String> {
     let differs = |i: usize, same: bool, values: String| (!same).then(|| format!("{i}: {values}"));
     let width = left.element().bytes();
     let pairs = left.bytes().chunks(width).zip(right.bytes().chunks(width));
@@ -288,7 +288,7 @@ pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
 }
 
 /// Returns the greatest change between two arrays, value by value.
-pub(super) fn change(old: &Array, new: &Array) -> f64 {
+pub(crate) fn change(old: &Array, new: &Array) -> f64 {
     fn of<T: Number>(old: &Array, new: &Array, change: impl Fn(T, T) -> f64) -> f64 {
         let pairs = old.values::<T>().unwrap().iter().zip(new.values::<T>().unwrap());
         pairs.fold(0.0, |greatest, (old, new)| greater(greatest, change(*old, *new)))
@@ -307,7 +307,7 @@ pub(super) fn change(old: &Array, new: &Array) -> f64 {
     }
 }
 
-pub(super) fn every_lanes() -> Vec<Lanes> {
+pub(crate) fn every_lanes() -> Vec<Lanes> {
     Lanes::available().collect()
 }
 
@@ -335,7 +335,7 @@ fn what_stays_infinite_or_nan_has_not_changed() {
             let same = |of: f64, change: f64| of == change || of.is_nan() && change.is_nan();
             let of = |before: *const u8, after: *const u8, element| {
                 // SAFETY: both have 37 values.
-                unsafe { super::change(element, before, after, 37) }
+                unsafe { crate::rule::change(element, before, after, 37) }
             };
             let found = of(before.as_ptr().cast(), after.as_ptr().cast(), ElementType::Float64);
             assert!(same(found, change), "{old} {new}: {found}");
@@ -353,22 +353,22 @@ fn what_stays_infinite_or_nan_has_not_changed() {
 }
 
 /// A random description with random data.
-pub(super) struct Case {
-    pub(super) text: String,
-    pub(super) described: Described,
-    pub(super) dims: Vec<usize>,
+pub(crate) struct Case {
+    pub(crate) text: String,
+    pub(crate) described: Described,
+    pub(crate) dims: Vec<usize>,
     /// The fields, then the coefficients.
-    pub(super) arrays: Vec<Array>,
-    pub(super) random: Random,
+    pub(crate) arrays: Vec<Array>,
+    pub(crate) random: Random,
 }
 
 /// Returns a case, unless its description is wrong by chance.
-pub(super) fn case(case: u64) -> Option<Case> {
+pub(crate) fn case(case: u64) -> Option<Case> {
     shaped_case(case, 0, true)
 }
 
 /// Returns a case whose arrays have some columns more.
-pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
+pub(crate) fn wider_case(case: u64, more: usize) -> Option<Case> {
     shaped_case(case, more, false)
 }
 

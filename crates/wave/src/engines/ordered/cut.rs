@@ -39,8 +39,8 @@ use std::ops::Range;
 
 use super::window::Way;
 use super::{Geometry, Ordered};
-use crate::rule::columns::Columns;
-use crate::rule::engine::{Bands, Crossing, Job};
+use crate::engine::{Bands, Crossing, Job};
+use crate::team::columns::Columns;
 
 /// The part of a pass that one member runs.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@
 //! |----------|----------------------------|-----------------------------------------------------|
 //! | explicit | slabs ([`share`])          | nothing travels: members compute beyond their share |
 //! | ordered  | columns ([`columns`])      | the values at the cuts travel, band by band: see    |
-//! |          |                            | [`ordered::cut`](super::ordered)                    |
+//! |          |                            | [`ordered::cut`](crate::engines::ordered)                    |
 //!
 //! | the result is  | exchange                                                                |
 //! |----------------|-------------------------------------------------------------------------|
@@ -34,12 +34,14 @@
 //! # Source
 //! This project's; see [`share`] for overlapped tiles.
 //!
-//! [`share`]: super::share
-//! [`columns`]: super::columns
+//! [`share`]: crate::team::share
+//! [`columns`]: crate::team::columns
 
+pub(crate) mod columns;
 mod exchange;
 mod files;
 mod plan;
+pub(crate) mod share;
 #[cfg(test)]
 mod tests;
 
@@ -59,19 +61,19 @@ use syncline_store::shared::InputView;
 
 use self::exchange::{Region, exchange};
 use self::files::{Begun, Set, Written};
-use super::columns::Columns;
-use super::fields::{Fields, Input, Output, again, failed, three};
-use super::greater;
-use super::keep::Keep;
-use super::plain::plain;
-use super::plan::ArrayPlan;
-use super::run::{Done, Run, Together};
-use super::share::Share;
-use super::sums::PassSums;
 use crate::monitor::Monitor;
+use crate::pass::sums::PassSums;
+use crate::rule::greater;
+use crate::rule::plain::plain;
+use crate::run::fields::{Fields, Input, Output, again, failed, three};
+use crate::run::keep::Keep;
+use crate::run::plan::ArrayPlan;
+use crate::run::{Done, Run, Together};
 use crate::streamed::team::{all, begin, check_views, of_settings, same};
 use crate::streamed::{Spent, Target};
 use crate::sweep::{Settings, SweepReport};
+use crate::team::columns::Columns;
+use crate::team::share::Share;
 use crate::{Described, Error, Result};
 
 /// The length of the small arrays by which kernels are compared, along each axis.

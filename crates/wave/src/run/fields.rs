@@ -8,8 +8,8 @@ use syncline_store::array::{Array, ArrayFile, header};
 use syncline_store::generation::{Generations, InputId};
 use syncline_store::{ElementType, NewFile};
 
-use super::run::Run;
 use crate::Result;
+use crate::run::Run;
 
 /// An array that a run reads.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ pub(crate) fn cloned(files: &[NewFile]) -> Result<Fields> {
 }
 
 /// Returns the fields in files that are open.
-pub(super) fn again(files: &[(File, PathBuf)]) -> Result<Vec<(File, PathBuf)>> {
+pub(crate) fn again(files: &[(File, PathBuf)]) -> Result<Vec<(File, PathBuf)>> {
     let clone = |(file, path): &(File, PathBuf)| clone(file, path);
     files.iter().map(clone).collect()
 }
@@ -165,6 +165,6 @@ fn copy(from: &ArrayFile, (target, path): &(File, PathBuf), to: u64) -> Result<(
     Ok(())
 }
 
-pub(super) fn failed(action: &'static str, path: &Path, source: std::io::Error) -> crate::Error {
+pub(crate) fn failed(action: &'static str, path: &Path, source: std::io::Error) -> crate::Error {
     syncline_store::Error::File { action, path: path.to_owned(), source }.into()
 }

@@ -3,7 +3,7 @@
 //! # Contract
 //! A panel has the slabs of a band: of each array in a buffer, or where they are in memory. A
 //! member of a team with columns of its own has those, and on the way in its margins as well;
-//! of three dimensions it reads whole planes. See [`columns`](crate::rule::columns).
+//! of three dimensions it reads whole planes. See [`columns`](crate::team::columns).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,8 +17,8 @@ use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
 use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue};
 
 use super::{Pass, locked};
-use crate::rule::engine::{Bands, Slabs};
-use crate::rule::sums::SlabSums;
+use crate::engine::{Bands, Slabs};
+use crate::pass::sums::SlabSums;
 use crate::streamed::timed;
 use crate::{Error, Result};
 

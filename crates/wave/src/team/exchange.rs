@@ -24,7 +24,7 @@ use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::array::Array;
 
 use crate::Result;
-use crate::rule::fields::three;
+use crate::run::fields::three;
 
 /// The bytes of a chunk, unless one slab has more.
 const CHUNK: usize = 4 << 20;
@@ -185,7 +185,7 @@ mod tests {
     use syncline_store::ElementType;
 
     use super::*;
-    use crate::rule::columns::Columns;
+    use crate::team::columns::Columns;
 
     /// Returns fields whose values tell their place, where this member has them.
     fn fields(dims: &[usize], part: &Region) -> Vec<Array> {

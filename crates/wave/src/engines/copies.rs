@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use syncline_store::ElementType;
 
-use super::columns::Columns;
-use super::engine::{Bands, Crossing, Engine, Job};
-use super::ordered::Part;
 use crate::Result;
+use crate::engine::{Bands, Crossing, Engine, Job};
+use crate::engines::ordered::Part;
+use crate::team::columns::Columns;
 
 /// The bytes of a band, if a slab has less.
 const BAND: usize = 1 << 20;

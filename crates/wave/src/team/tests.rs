@@ -9,17 +9,18 @@ use syncline_testkit::{cases, seed};
 
 use super::files::sums;
 use super::{Agreed, OnTeam};
+use crate::engines::ordered;
+use crate::engines::tests::{Case, case, change, difference, every_lanes, wider_case};
 use crate::monitor::Monitor;
-use crate::rule::fields::{Input, Output, failed, three};
+use crate::pass::sums::SlabSums;
 use crate::rule::plain::plain;
-use crate::rule::plan::{ArrayPlan, Question};
-use crate::rule::run::{Done, Run};
-use crate::rule::share::Share;
-use crate::rule::sums::SlabSums;
-use crate::rule::tests::{Case, case, change, difference, every_lanes, wider_case};
-use crate::rule::{self, Rule, ordered};
+use crate::rule::{self, Rule};
+use crate::run::fields::{Input, Output, failed, three};
+use crate::run::plan::{ArrayPlan, Question};
+use crate::run::{Done, Run};
 use crate::streamed::Spent;
 use crate::target::Target;
+use crate::team::share::Share;
 use crate::{Described, Error, Result, Runner, Sweep, SweepReport};
 
 /// Returns the fields after these iterations, and the greatest change in each.

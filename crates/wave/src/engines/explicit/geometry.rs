@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use syncline_store::ElementType;
 
-use crate::rule::engine::Bands;
+use crate::engine::Bands;
 use crate::rule::{Edge, Rule};
 
 /// The numbers that describe how a pass goes over the data.

@@ -1,6 +1,7 @@
-//! What the two engines of rules have in common: bands, pieces and rings of slabs.
+//! What all engines have in common: bands, pieces and rings of slabs.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use syncline_store::direct_io::IoBuffer;
 
@@ -28,7 +29,7 @@ impl Slabs {
     }
 }
 
-// SAFETY: the users of the address keep other threads from the values, see `Engine::piece`.
+// SAFETY: the users of the address keep other threads from the values, see `Worker::piece`.
 unsafe impl Send for Slabs {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Slabs {}
@@ -71,6 +72,9 @@ pub(crate) struct Bands {
     pub(crate) levels: usize,
     /// The number of slabs of a band.
     pub(crate) band: usize,
+    /// The slabs that the first band has more, and those below the last one that are computed
+    /// without being there. Both are 0 but for strips.
+    pub(crate) more: (usize, usize),
     /// The number of bands in flight.
     pub(crate) flight: usize,
     /// The slabs by which each level is behind the one before, and the first behind what comes in.
@@ -87,12 +91,15 @@ pub(crate) struct Bands {
 impl Bands {
     /// Returns the number of bands.
     pub(crate) const fn count(&self) -> usize {
-        (self.slabs + self.late + self.levels * self.behind).div_ceil(self.band)
+        let (first, last) = self.more;
+        (self.slabs + self.late + self.levels * self.behind + last)
+            .saturating_sub(first)
+            .div_ceil(self.band)
     }
 
     /// Returns the greatest number of slabs of a band.
     pub(crate) fn most_slabs(&self) -> usize {
-        self.band.min(self.slabs).max(1)
+        (self.band + self.more.0).min(self.slabs).max(1)
     }
 
     /// Returns the slabs that come in with a band, along the direction.
@@ -115,19 +122,20 @@ impl Bands {
 
     fn shifted(&self, band: usize, up: usize) -> Range<usize> {
         let clip = |slab: usize| slab.saturating_sub(up).min(self.slabs);
-        clip(band * self.band)..clip((band + 1) * self.band)
+        let cut = |band: usize| if band == 0 { 0 } else { band * self.band + self.more.0 };
+        clip(cut(band))..clip(cut(band + 1))
     }
 }
 
-/// Runs all iterations (*levels*) of a pass, band after band, and each band piece by piece.
+/// All iterations (*levels*) of a pass, band after band, and each band piece by piece.
 pub(crate) trait Engine: Sync {
-    /// What one thread needs to run pieces.
-    type Worker<'w>: Send
-    where
-        Self: 'w;
-
     /// Returns the bands of the pass.
     fn bands(&self) -> &Bands;
+
+    /// Returns the levels that compute anything in a band.
+    fn levels_in(&self, _band: usize) -> Range<usize> {
+        0..self.bands().levels
+    }
 
     /// Returns the positions over which the pieces of a band go.
     fn walk(&self) -> Range<isize>;
@@ -136,25 +144,35 @@ pub(crate) trait Engine: Sync {
     fn ahead(&self) -> usize;
 
     /// Returns the part that this member of a team runs.
-    fn part(&self) -> Option<&Part>;
+    fn part(&self) -> Option<&Part> {
+        None
+    }
 
     /// Returns the greatest number of bytes that cross a cut in a band: forward, and back. Cut `n`
     /// is the one after the `n`-th member in the order of the direction.
-    fn crossing_bytes(&self, cut: usize) -> [usize; 2];
+    fn crossing_bytes(&self, _cut: usize) -> [usize; 2] {
+        [0, 0]
+    }
 
-    /// Returns what a thread needs.
-    fn worker(&self) -> Result<Self::Worker<'_>>;
+    /// Returns what a thread needs to run pieces.
+    fn worker(&self) -> Result<Box<dyn Worker + '_>>;
+}
 
+/// What runs the pieces of an engine, one at a time.
+pub(crate) trait Worker: Send {
     /// Runs all levels of a piece. Takes over the values that have crossed the cuts before, and
     /// gives away those that cross them afterwards. Raises `norms`, if given, to the greatest
-    /// change in each level.
+    /// change in each of the levels that [`levels_in`](Engine::levels_in) the band.
+    ///
+    /// Returns the time in which values were moved into the memory of the engine and out of it, as
+    /// far as the engine knows.
     ///
     /// Ends early when the sweep is cancelled, between two runs of the program: then the pieces
     /// after it must not be run, and what it writes is of no use.
     ///
     /// # Safety
     /// * All pieces before this one in its band have been run, and those of the band before up to
-    ///   [`ahead`](Self::ahead) pieces further (or to its last one); the band that is
+    ///   [`ahead`](Engine::ahead) pieces further (or to its last one); the band that is
     ///   [`flight`](Bands::flight) bands before has ended. No other thread runs a piece of the same
     ///   band, nor a piece of another band for which this does not hold.
     /// * The slabs that come in must be valid for reads, and the slabs that become final for
@@ -164,12 +182,11 @@ pub(crate) trait Engine: Sync {
     ///   from the member before, and its last one those from the member after for the band before.
     /// * The processor must have the instructions of the lanes.
     unsafe fn piece(
-        &self,
-        worker: &mut Self::Worker<'_>,
+        &mut self,
         job: &Job<'_>,
         crossing: &mut Crossing<'_>,
         norms: Option<&mut [f64]>,
-    );
+    ) -> Duration;
 }
 
 /// A ring of slabs of one array.

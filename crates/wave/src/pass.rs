@@ -3,16 +3,20 @@
 //! # The overlay
 //! Band `b` is in slot `b mod flight`; a task recurs once in every round of the slots. Tasks access
 //! these locations, exclusively (X) or inclusively (I); `ahead` is 0 for explicit rules and 1 for
-//! ordered ones:
+//! all others:
 //!
-//! | task       | reader | panel | rows out | cell (r, c) | cell (r - 1, c + ahead) | writer |
-//! |------------|--------|-------|----------|-------------|-------------------------|--------|
-//! | read r     | X      | X     |          |             |                         |        |
-//! | piece r, c |        | I     | X        | X           | I                       |        |
-//! | write r    |        |       | X        |             |                         | X      |
+//! | task       | reader | panel | sums n | rows out | cell (r, c) | cell (r - 1, c + ahead) | writer |
+//! |------------|--------|-------|--------|----------|-------------|-------------------------|--------|
+//! | read r     | X      | X     |        |          |             |                         |        |
+//! | check n, r |        | I     | X      |          |             |                         |        |
+//! | piece r, c |        | I     |        | X        | X           | I                       |        |
+//! | write r    |        |       |        | X        |             |                         | X      |
 //!
 //! So the workers follow one another down the field, each on its own band. A panel has the slabs of
-//! a band of all arrays on file; arrays in memory are accessed where they are.
+//! a band of all arrays on file; arrays in memory are accessed where they are. The sums of array `n`
+//! are taken, or compared with those of the pass that wrote it, beside the pieces that read it.
+//! Reads run ahead as far as there are slots. All order is in the queues of the locations, which
+//! are set up once, in program order.
 //!
 //! Levels of ordered rules that go to the right and levels that go to the left are run by engines
 //! of their own, in one pass: the rows out of an engine are the panel of the next one, which
@@ -41,6 +45,7 @@ pub(crate) mod sums;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
+use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_overlay::plan::Task;
@@ -50,22 +55,23 @@ use syncline_store::direct_io::{IoQueue, Method};
 
 pub(crate) use self::data::{Down, Sink, Source};
 use self::data::{Outgoing, Panel, Writers};
-use crate::engine::{Bands, Crossing, Engine, Job};
+use crate::engine::{Bands, Crossing, Engine, Job, Worker};
 use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
-use crate::pass::sums::PassSums;
+use crate::pass::sums::{PassSums, SlabSums};
 use crate::rule::{Around, greater};
 use crate::semaphore::Semaphore;
 use crate::streamed::team::all;
-use crate::streamed::{Spent, timed};
+use crate::streamed::{Spent, add, timed};
 use crate::team::columns::Columns;
 use crate::{Error, Result};
 
 /// What a pass works on. It counts slabs from the first one that it reads.
 pub(crate) struct Pass<'a> {
     pub(crate) sources: &'a [Source<'a>],
-    /// The types of all arrays.
+    /// The types of all arrays: the fields, of which there are `fields`, then the coefficients.
     pub(crate) elements: &'a [ElementType],
+    pub(crate) fields: usize,
     /// Slabs, rows and columns.
     pub(crate) dims: [usize; 3],
     /// The position of its first slab in the arrays, and the slabs of which it takes sums.
@@ -78,12 +84,17 @@ pub(crate) struct Pass<'a> {
     pub(crate) monitor: &'a Monitor,
     pub(crate) around: Option<&'a Around>,
     pub(crate) spent: &'a Spent,
-    pub(crate) sums: &'a PassSums,
+    /// Compares the sum of a unit of a field with that of the pass which wrote it.
+    pub(crate) expected: Option<&'a Expected<'a>>,
     /// The iterations before this pass.
     pub(crate) before: u64,
     /// On a team whose members have columns of all slabs: those, and the number of this member.
     pub(crate) team: Option<(&'a Columns, usize)>,
 }
+
+/// Returns an error if the sum of a unit, of which each field has the same number, is not that of
+/// the pass that wrote it: of the field, of the unit, and the sum.
+pub(crate) type Expected<'a> = dyn Fn(usize, usize, u64) -> Result<()> + Sync + 'a;
 
 /// What crosses the cuts of an engine: for each cut in the order of the direction and each slot,
 /// forward and back.
@@ -111,6 +122,8 @@ struct Places {
     /// For each member and each engine, and for the last rows, in each slot.
     panels: Vec<Vec<Vec<Location<Panel>>>>,
     readers: Vec<Location<IoQueue>>,
+    /// For each member, the sums of the arrays that are read, with the numbers of these.
+    sums: Vec<Vec<(usize, Location<SlabSums>)>>,
     writers: Vec<Location<Writers>>,
     stages: Vec<StagePlaces>,
     /// The parts of blocks that another member writes, of each field.
@@ -129,10 +142,11 @@ impl Pass<'_> {
     ///
     /// # Collective
     /// On a team with columns of its members all call it.
-    pub(crate) fn run<E: Engine>(
+    pub(crate) fn run(
         &self,
-        engines: &[(E, usize)],
+        engines: &[(Box<dyn Engine + '_>, usize)],
         sinks: Vec<Sink>,
+        sums: &mut PassSums,
         mut me: Option<&mut Member>,
     ) -> Result<Vec<f64>> {
         let levels: usize = engines.iter().map(|(engine, _)| engine.bands().levels).sum();
@@ -150,7 +164,7 @@ impl Pass<'_> {
         for (n, (engine, piece)) in engines.iter().enumerate() {
             stages.push(Stage {
                 pass: self,
-                engine,
+                engine: &**engine,
                 piece: *piece,
                 workers: Mutex::new(Vec::new()),
                 levels: level..level + engine.bands().levels,
@@ -161,7 +175,7 @@ impl Pass<'_> {
             });
             level += engine.bands().levels;
         }
-        let places = self.places(&stages, sinks);
+        let places = self.places(&stages, sinks, sums);
         let mut places = match me.as_deref_mut() {
             Some(me) => all(me, places)?,
             None => places?,
@@ -181,16 +195,22 @@ impl Pass<'_> {
         };
         drop(checked);
         done?;
-        let writer = places.writers.swap_remove(self.ranks().0);
+        let rank = self.ranks().0;
+        let (writer, read) = (places.writers.swap_remove(rank), places.sums.swap_remove(rank));
         drop((places, stages));
-        let writers = writer.into_inner().unwrap_or_else(|_| {
-            unreachable!("a finished pass holds the last reference to its writer")
-        });
-        writers.finish()?;
+        for (array, of_array) in read {
+            sums.read[array] = Some(inner(of_array));
+        }
+        sums.written = inner(writer).finish()?;
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn places<E: Engine>(&self, stages: &[Stage<'_, E>], sinks: Vec<Sink>) -> Result<Places> {
+    fn places(
+        &self,
+        stages: &[Stage<'_>],
+        sinks: Vec<Sink>,
+        sums: &mut PassSums,
+    ) -> Result<Places> {
         let ((rank, members), fields) = (self.ranks(), sinks.len());
         let (Some(first), Some(last)) = (stages.first(), stages.last()) else {
             unreachable!("a pass has an engine")
@@ -220,7 +240,7 @@ impl Pass<'_> {
             let bytes = (0..flight).map(|r| Location::absent(name(r), len.max(1))).collect();
             Message { from, to, bytes }
         };
-        let of_stage = |(n, stage): (usize, &Stage<'_, E>)| {
+        let of_stage = |(n, stage): (usize, &Stage<'_>)| {
             let cells = |member: usize| {
                 let cells = |r| {
                     let name = format!("band {r} of {member} in {n}, piece");
@@ -253,15 +273,28 @@ impl Pass<'_> {
         let stages = stages.iter().enumerate().map(of_stage).collect();
         let queue = || IoQueue::new(Method::Auto);
         let reader = |member| Location::new(format!("reader of {member}"), queue());
-        let mut sinks = Some(sinks);
+        let mut given = Some((sinks, std::mem::take(&mut sums.written)));
         let writer = |member| {
-            let sinks = if member == rank { sinks.take() } else { None };
-            let writers = Writers { sinks: sinks.unwrap_or_default(), queue: queue() };
+            let (sinks, sums) = given.take_if(|_| member == rank).unwrap_or_default();
+            let writers = Writers { sinks, sums, queue: queue() };
             Location::new(format!("writer of {member}"), writers)
         };
+        let mut read = std::mem::take(&mut sums.read);
+        let wanted = read.iter().enumerate().filter(|(_, sums)| sums.is_some());
+        let wanted: Vec<usize> = wanted.map(|(array, _)| array).collect();
+        let mut sums_of = |member: usize| {
+            let of_array = |&array: &usize| {
+                let own = read[array].take_if(|_| member == rank);
+                let sums = own.unwrap_or_else(|| SlabSums::new(1, 0));
+                (array, Location::new(format!("sums of array {array} of {member}"), sums))
+            };
+            wanted.iter().map(of_array).collect()
+        };
+        sums.read = vec![None; self.sources.len()];
         Ok(Places {
             panels,
             readers: (0..members).map(reader).collect(),
+            sums: (0..members).map(&mut sums_of).collect(),
             writers: (0..members).map(writer).collect(),
             stages,
             edges,
@@ -270,9 +303,9 @@ impl Pass<'_> {
 
     /// Declares all tasks, slot by slot; those of other members have bodies as well, which do not
     /// run here.
-    fn overlay<'o, 's: 'o, E: Engine>(
+    fn overlay<'o, 's: 'o>(
         &'o self,
-        stages: &'o [Stage<'s, E>],
+        stages: &'o [Stage<'s>],
         places: &Places,
         (reads, writes): (bool, bool),
     ) -> Overlay<'o> {
@@ -290,6 +323,14 @@ impl Pass<'_> {
                     self.read(panel, queue, first.engine.bands().slabs_in(band_of(step)))
                 });
                 self.put(&mut overlay, task, member);
+                for (array, sums) in &places.sums[member] {
+                    let (name, array) = (format!("check {array}, {r} of {member}"), *array);
+                    let access = (panel.read(), sums.write());
+                    let task = overlay.task(name, access, move |(panel, sums), step| {
+                        self.check(panel, sums, array, first.engine.bands().slabs_in(band_of(step)))
+                    });
+                    self.put(&mut overlay, task, member);
+                }
             }
             for n in 0..stages.len() {
                 self.stage_tasks(&mut overlay, stages, places, n, r);
@@ -333,10 +374,10 @@ impl Pass<'_> {
 
     /// Declares the pieces of one engine in a slot, in the order of its direction, and the tasks
     /// that take the margins for the next engine.
-    fn stage_tasks<'o, 's: 'o, E: Engine>(
+    fn stage_tasks<'o, 's: 'o>(
         &'o self,
         overlay: &mut Overlay<'o>,
-        stages: &'o [Stage<'s, E>],
+        stages: &'o [Stage<'s>],
         places: &Places,
         n: usize,
         r: usize,
@@ -435,12 +476,12 @@ impl Pass<'_> {
 }
 
 /// One engine of a pass.
-struct Stage<'s, E: Engine> {
+struct Stage<'s> {
     pass: &'s Pass<'s>,
-    engine: &'s E,
+    engine: &'s dyn Engine,
     /// The number of positions of a piece.
     piece: usize,
-    workers: Mutex<Vec<E::Worker<'s>>>,
+    workers: Mutex<Vec<Box<dyn Worker + 's>>>,
     /// Its levels among those of the pass.
     levels: Range<usize>,
     norms: &'s Mutex<Vec<f64>>,
@@ -450,7 +491,7 @@ struct Stage<'s, E: Engine> {
     processors: &'s Semaphore,
 }
 
-impl<E: Engine> Stage<'_, E> {
+impl Stage<'_> {
     /// Returns the `nth` member in the order of the direction.
     fn member(&self, nth: usize) -> usize {
         self.engine.part().map_or(nth, |part| part.nth(nth))
@@ -482,7 +523,8 @@ impl<E: Engine> Stage<'_, E> {
         };
         let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
         let job = Job { band, range, slabs_in, slabs_out, monitor: pass.monitor };
-        let mut changes = vec![0.0; if pass.norm { self.levels.len() } else { 0 }];
+        let levels = engine.levels_in(band);
+        let mut changes = vec![0.0; if pass.norm { levels.len() } else { 0 }];
         let mut wanted = pass.norm.then_some(&mut changes[..]);
         // Before what is around the piece: what waits for a processor holds nothing else.
         let processor = self.processors.take();
@@ -492,6 +534,7 @@ impl<E: Engine> Stage<'_, E> {
             if std::mem::replace(&mut ran, true) {
                 return;
             }
+            let begun = Instant::now();
             // SAFETY: the pieces of a band run one after another, as all hold its final slabs
             // exclusively, and each runs after the piece of the band before that is ahead, whose
             // cell it holds inclusively; a slot has one band at a time. The panel has the slabs
@@ -499,9 +542,9 @@ impl<E: Engine> Stage<'_, E> {
             // array in memory has all slabs, and a final one is written after the values that came
             // in there were copied. The pieces at a cut hold what crosses it, in the order of all
             // members. The lanes are available.
-            timed(&pass.spent.update_ns, || unsafe {
-                engine.piece(&mut worker, &job, &mut crossing, wanted.as_deref_mut());
-            });
+            let packed = unsafe { worker.piece(&job, &mut crossing, wanted.as_deref_mut()) };
+            add(&pass.spent.pack_ns, packed);
+            add(&pass.spent.update_ns, begun.elapsed().saturating_sub(packed));
         };
         if let Some(Around(around)) = pass.around {
             around(&mut run);
@@ -512,7 +555,7 @@ impl<E: Engine> Stage<'_, E> {
         pass.go_on()?;
         if pass.norm {
             let mut all = locked(self.norms);
-            let own = all[self.levels.clone()].iter_mut();
+            let own = all[self.levels.clone()][levels].iter_mut();
             own.zip(changes).for_each(|(all, one)| *all = greater(*all, one));
         }
         let Crossing { to_before, to_after, .. } = crossing;
@@ -569,6 +612,13 @@ pub(super) fn pieces(
 /// Returns `n` values.
 fn many<T>(n: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
     (0..n).map(|_| make()).collect()
+}
+
+/// Returns the value of a location of a pass that has ended.
+fn inner<T>(location: Location<T>) -> T {
+    location
+        .into_inner()
+        .unwrap_or_else(|_| unreachable!("a finished pass holds the last reference to its data"))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

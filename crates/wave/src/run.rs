@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_store::array::Array;
-use syncline_store::generation::{Generations, Made};
+use syncline_store::generation::Made;
 
 use crate::Result;
 use crate::engines::explicit;
 use crate::engines::ordered;
 use crate::monitor::Monitor;
-use crate::pass::pieces;
 use crate::pass::sums::{PassSums, SlabSums, unit_of};
+use crate::pass::{Expected, pieces};
 use crate::rule::{Edge, Rule};
 use crate::run::fields::{Fields, Input, Output, again, cloned, three};
 use crate::run::plan::ArrayPlan;
@@ -163,28 +163,27 @@ impl Run<'_> {
             });
             let sums = |wanted: &[usize], levels: usize| PassSums {
                 slabs: self.part(levels).read,
-                read: self.sums_of(wanted, units.flatten()).into(),
-                written: if in_memory { Vec::new() } else { self.new_sums() }.into(),
+                read: self.sums_of(wanted, units.flatten()),
+                written: if in_memory { Vec::new() } else { self.new_sums() },
             };
             let before = done.iterations;
             let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] }, levels);
             let how = (first, in_place);
-            let iterations = (before, levels);
-            let norms = self.pass(ready, &sets, how, iterations, (spent, &of_pass), team.member());
-            let norms = team.agree(norms, before, &mut sets, &of_pass)?;
-            if let (Output::Generations(generations), false) = (&*output, first) {
-                check(generations, &mut of_pass, self.rule.fields)?;
-            }
+            let mut pass = |sets: &mut Vec<Fields>, ready, levels, of_pass: &mut PassSums| {
+                let expected = expected_of(output).filter(|_| !first);
+                let what = (spent, &mut *of_pass, expected.as_deref());
+                let norms = self.pass(ready, sets, how, (before, levels), what, team.member());
+                team.agree(norms, before, sets, of_pass)
+            };
+            let norms = pass(&mut sets, ready, levels, &mut of_pass)?;
             done.take(levels as u64, norms, *tolerance, self.rule.directions.len());
             if let Some(at) = done.converged
                 && keeps
                 && at + 1 < done.iterations
             {
                 let enough = (at + 1 - before) as usize;
-                let again = sums(&[], enough);
-                let what = (spent, &again);
-                let norms = self.pass(Ok(()), &sets, how, (before, enough), what, team.member());
-                team.agree(norms, before, &mut sets, &again)?;
+                let mut again = sums(&[], enough);
+                pass(&mut sets, Ok(()), enough, &mut again)?;
                 of_pass.written = again.written;
                 done.take_back(at + 1);
             }
@@ -376,8 +375,8 @@ impl Run<'_> {
             Err(error) => (Err(error), Vec::new()),
         };
         let sets = [Fields::Files(files), Fields::Memory(fields)];
-        let sums = PassSums::default();
-        self.pass(ready, &sets, (false, false), (0, 0), (spent, &sums), me).map(drop)
+        let what = (spent, &mut PassSums::default(), None);
+        self.pass(ready, &sets, (false, false), (0, 0), what, me).map(drop)
     }
 
     /// Runs one pass into the first set, if it is ready; returns the greatest changes. A pass
@@ -388,7 +387,7 @@ impl Run<'_> {
         sets: &[Fields],
         how: (bool, bool),
         iterations: (u64, usize),
-        what: (&Spent, &PassSums),
+        what: (&Spent, &mut PassSums, Option<&Expected<'_>>),
         mut me: Option<&mut Member>,
     ) -> Result<Vec<f64>> {
         let mut begun = false;
@@ -469,8 +468,11 @@ impl Done {
     }
 }
 
-/// Compares the sums of the fields that a pass has read with those of the last generation.
-fn check(generations: &Generations, sums: &mut PassSums, fields: usize) -> Result<()> {
-    let all = sums.read()[..fields].iter().flatten().flat_map(SlabSums::values);
-    Ok(all.enumerate().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
+/// Returns what compares the sums of the fields that a pass reads with those of the last generation,
+/// if there is one.
+fn expected_of(output: &Output) -> Option<Box<Expected<'_>>> {
+    let Output::Generations(generations) = output else { return None };
+    let checksums = generations.progress().map_or(0, |last| last.checksums.len());
+    let units = checksums / generations.outputs().len().max(1);
+    Some(Box::new(move |field, unit, sum| Ok(generations.check_panel(field * units + unit, sum)?)))
 }

@@ -56,7 +56,7 @@ pub use crate::run::target::{Leftovers, Pending, Target};
 pub use plan::StreamPlan;
 
 pub(crate) use keep::{identity, into_target, resumption, taken};
-pub(crate) use pass::{Spent, timed};
+pub(crate) use pass::{Spent, add, timed};
 pub(crate) use plan::cache_bytes;
 pub(crate) use run::{Arrays, into_matrix, plan_into, rate_of, streamable};
 pub use team::{Link, TeamBands, TeamSweep};

@@ -1,19 +1,19 @@
 //! A pass without levels: it copies fields in memory to their files.
 //!
 //! # Contract
-//! As for [`Engine::piece`], with what comes in as the final values. A member of a team with
+//! As for [`Worker::piece`], with what comes in as the final values. A member of a team with
 //! columns copies its own ones.
 //!
 //! # Costs
 //! A copy of each value.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use syncline_store::ElementType;
 
 use crate::Result;
-use crate::engine::{Bands, Crossing, Engine, Job};
-use crate::engines::ordered::Part;
+use crate::engine::{Bands, Crossing, Engine, Job, Worker};
 use crate::team::columns::Columns;
 
 /// The bytes of a band, if a slab has less.
@@ -47,7 +47,17 @@ impl<'a> Copies<'a> {
         let band = band.clamp(1, slabs.max(1));
         let wanted = (0, slabs);
         Copies {
-            bands: Bands { slabs, levels: 1, band, flight, behind: 0, late: 0, wanted, reach: 0 },
+            bands: Bands {
+                slabs,
+                levels: 1,
+                band,
+                flight,
+                behind: 0,
+                late: 0,
+                wanted,
+                reach: 0,
+                more: (0, 0),
+            },
             sizes: (rows, cols),
             elements,
             columns,
@@ -56,11 +66,6 @@ impl<'a> Copies<'a> {
 }
 
 impl Engine for Copies<'_> {
-    type Worker<'w>
-        = ()
-    where
-        Self: 'w;
-
     fn bands(&self) -> &Bands {
         &self.bands
     }
@@ -73,19 +78,19 @@ impl Engine for Copies<'_> {
         0
     }
 
-    fn part(&self) -> Option<&Part> {
-        None
+    fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        Ok(Box::new(self))
     }
+}
 
-    fn crossing_bytes(&self, _: usize) -> [usize; 2] {
-        [0, 0]
-    }
-
-    fn worker(&self) -> Result<()> {
-        Ok(())
-    }
-
-    unsafe fn piece(&self, _: &mut (), job: &Job<'_>, _: &mut Crossing<'_>, _: Option<&mut [f64]>) {
+impl Worker for &Copies<'_> {
+    unsafe fn piece(
+        &mut self,
+        job: &Job<'_>,
+        _: &mut Crossing<'_>,
+        _: Option<&mut [f64]>,
+    ) -> Duration {
+        let begun = Instant::now();
         let (rows, cols) = self.sizes;
         for (field, (from, to)) in job.slabs_in.iter().zip(job.slabs_out).enumerate() {
             let bytes = self.elements[field].bytes();
@@ -101,5 +106,6 @@ impl Engine for Copies<'_> {
                 }
             }
         }
+        begun.elapsed()
     }
 }

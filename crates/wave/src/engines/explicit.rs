@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! A *slab* is what one position of the first axis holds: a row of a field of two dimensions, a
-//! plane of one of three. [`piece`](Engine::piece) runs the iterations (*levels*) of a pass over
+//! plane of one of three. [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass over
 //! the slabs of one band, within a range of the *tiled* axis: columns in two dimensions, rows in
 //! three.
 //!
@@ -47,6 +47,7 @@
 mod geometry;
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
@@ -54,8 +55,7 @@ use syncline_store::direct_io::IoBuffer;
 pub(crate) use self::geometry::{Geometry, reach};
 use crate::Result;
 use crate::described::graph::Read;
-use crate::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
-use crate::engines::ordered::Part;
+use crate::engine::{self, Bands, Crossing, Engine, Job, Ring, Slabs};
 use crate::lanes::Lanes;
 use crate::rule::program::{Machine, Program, fill};
 use crate::rule::{Beyond, Edge, Rule};
@@ -105,7 +105,8 @@ struct At {
 }
 
 /// What one thread needs to run pieces.
-pub(crate) struct Worker<'p> {
+struct Worker<'p> {
+    engine: &'p Explicit<'p>,
     machine: Machine<'p>,
     /// The addresses of the rows, at the first point; then those of the reads and the outputs.
     rows: Vec<*const u8>,
@@ -117,11 +118,6 @@ pub(crate) struct Worker<'p> {
 unsafe impl Send for Worker<'_> {}
 
 impl Engine for Explicit<'_> {
-    type Worker<'w>
-        = Worker<'w>
-    where
-        Self: 'w;
-
     fn bands(&self) -> &Bands {
         &self.geometry.bands
     }
@@ -134,39 +130,35 @@ impl Engine for Explicit<'_> {
         0
     }
 
-    fn worker(&self) -> Result<Worker<'_>> {
+    fn worker(&self) -> Result<Box<dyn engine::Worker + '_>> {
         let (reads, outputs) = (self.beyond.len(), self.rule.fields);
-        Ok(Worker {
+        Ok(Box::new(Worker {
+            engine: self,
             machine: Machine::new(&self.program)?,
             rows: vec![std::ptr::null(); self.rows.len()],
             reads: vec![std::ptr::null(); reads],
             outputs: vec![std::ptr::null_mut(); outputs],
-        })
+        }))
     }
+}
 
-    fn part(&self) -> Option<&Part> {
-        None
-    }
-
-    fn crossing_bytes(&self, _: usize) -> [usize; 2] {
-        [0, 0]
-    }
-
+impl engine::Worker for Worker<'_> {
     unsafe fn piece(
-        &self,
-        worker: &mut Worker<'_>,
+        &mut self,
         job: &Job<'_>,
         _: &mut Crossing<'_>,
         mut norms: Option<&mut [f64]>,
-    ) {
+    ) -> Duration {
+        let (engine, begun) = (self.engine, Instant::now());
         // SAFETY: the conditions are those of this function.
-        unsafe {
-            self.bring_in(job);
-            for level in 0..self.geometry.bands.levels {
-                let norm = norms.as_mut().map(|norms| &mut norms[level]);
-                self.level(worker, job, level, norm);
-            }
+        unsafe { engine.bring_in(job) };
+        let packed = begun.elapsed();
+        for level in 0..engine.geometry.bands.levels {
+            let norm = norms.as_mut().map(|norms| &mut norms[level]);
+            // SAFETY: as before, and the values have come in.
+            unsafe { engine.level(self, job, level, norm) };
         }
+        packed
     }
 }
 
@@ -331,7 +323,7 @@ impl<'r> Explicit<'r> {
     /// Copies what comes in, in the columns of the piece.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold.
+    /// The conditions of [`engine::Worker::piece`] must hold.
     unsafe fn bring_in(&self, job: &Job<'_>) {
         let g = &self.geometry;
         let tile = self.tile(job, -1);
@@ -376,7 +368,7 @@ impl<'r> Explicit<'r> {
     /// Runs one level of a piece.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold, and the levels before must have been
+    /// The conditions of [`engine::Worker::piece`] must hold, and the levels before must have been
     /// run.
     unsafe fn level(
         &self,

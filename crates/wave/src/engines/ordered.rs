@@ -2,7 +2,7 @@
 //! side.
 //!
 //! # Contract
-//! [`piece`](Engine::piece) runs the iterations (*levels*) of a pass over one band of slabs, within
+//! [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass over one band of slabs, within
 //! a range of positions. All levels have one direction. Rows and columns are counted along it, so
 //! that every sweep goes down and to the right here.
 //!
@@ -49,6 +49,7 @@ mod points;
 mod window;
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
@@ -59,7 +60,7 @@ use self::geometry::{STEP, turned};
 use self::window::{Line, Origin, Way, Window};
 use crate::Result;
 use crate::described::graph::Read;
-use crate::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
+use crate::engine::{self, Bands, Crossing, Engine, Job, Ring, Slabs};
 use crate::lanes::Lanes;
 use crate::rule::program::{CHUNK, Machine, Program, fill};
 use crate::rule::{Direction, Edge, Rule};
@@ -119,7 +120,8 @@ struct Reach {
 }
 
 /// What one thread needs to run pieces.
-pub(crate) struct Worker<'p> {
+struct Worker<'p> {
+    engine: &'p Ordered<'p>,
     machine: Machine<'p>,
     windows: Vec<Window>,
     /// The distance in bytes of each read from the point, in its window.
@@ -136,11 +138,6 @@ pub(crate) struct Worker<'p> {
 unsafe impl Send for Worker<'_> {}
 
 impl Engine for Ordered<'_> {
-    type Worker<'w>
-        = Worker<'w>
-    where
-        Self: 'w;
-
     fn bands(&self) -> &Bands {
         &self.geometry.bands
     }
@@ -153,7 +150,17 @@ impl Engine for Ordered<'_> {
         1
     }
 
-    fn worker(&self) -> Result<Worker<'_>> {
+    fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
+    }
+
+    fn crossing_bytes(&self, cut: usize) -> [usize; 2] {
+        let bytes: usize = self.elements[..self.rule.fields].iter().map(|e| e.bytes()).sum();
+        let values = self.part.as_ref().map(|part| part.most(&self.geometry, cut));
+        values.unwrap_or_default().map(|values| values * bytes)
+    }
+
+    fn worker(&self) -> Result<Box<dyn engine::Worker + '_>> {
         let g = &self.geometry;
         let windows = self
             .sources
@@ -171,7 +178,8 @@ impl Engine for Ordered<'_> {
             let (row, col) = (isize::from(read.offset[g.across]), isize::from(read.offset[2]));
             window.distance(g.skew, row, col)
         };
-        Ok(Worker {
+        Ok(Box::new(Worker {
+            engine: self,
             machine: Machine::new(&self.program)?,
             distances: self.reads.iter().map(distance).collect(),
             windows,
@@ -180,44 +188,45 @@ impl Engine for Ordered<'_> {
             reads: vec![std::ptr::null(); self.reads.len()],
             outputs: vec![std::ptr::null_mut(); self.rule.fields],
             before: Vec::new(),
-        })
+        }))
     }
+}
 
-    fn part(&self) -> Option<&Part> {
-        self.part.as_ref()
-    }
-
-    fn crossing_bytes(&self, cut: usize) -> [usize; 2] {
-        let bytes: usize = self.elements[..self.rule.fields].iter().map(|e| e.bytes()).sum();
-        let values = self.part.as_ref().map(|part| part.most(&self.geometry, cut));
-        values.unwrap_or_default().map(|values| values * bytes)
-    }
-
+impl engine::Worker for Worker<'_> {
     unsafe fn piece(
-        &self,
-        worker: &mut Worker<'_>,
+        &mut self,
         job: &Job<'_>,
         crossing: &mut Crossing<'_>,
         mut norms: Option<&mut [f64]>,
-    ) {
-        let g = &self.geometry;
+    ) -> Duration {
+        let (engine, begun) = (self.engine, Instant::now());
+        let g = &engine.geometry;
         // SAFETY: the conditions are those of this function.
         unsafe {
-            self.bring_in(job);
-            self.take(job, crossing);
+            engine.bring_in(job);
+            engine.take(job, crossing);
+        }
+        let packed = begun.elapsed();
+        // SAFETY: as before, and the values have come in.
+        unsafe {
             if g.across == 0 {
-                self.sweep(worker, job, norms);
+                engine.sweep(self, job, norms);
             } else {
                 for level in 0..g.bands.levels {
                     let norm = norms.as_mut().map(|norms| &mut norms[level]);
-                    self.level(worker, job, level, norm);
+                    engine.level(self, job, level, norm);
                 }
             }
-            if job.range.1 >= self.ends().1 {
-                self.pass_on(job);
-            }
-            self.give(job, crossing);
         }
+        let begun = Instant::now();
+        // SAFETY: as before, and all levels have been run.
+        unsafe {
+            if job.range.1 >= engine.ends().1 {
+                engine.pass_on(job);
+            }
+            engine.give(job, crossing);
+        }
+        packed + begun.elapsed()
     }
 }
 
@@ -335,7 +344,7 @@ impl<'r> Ordered<'r> {
     /// Copies the coefficients of the final slabs, for an engine that continues.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold, and this is the last piece of the band.
+    /// The conditions of [`engine::Worker::piece`] must hold, and this is the last piece of the band.
     unsafe fn pass_on(&self, job: &Job<'_>) {
         let g = &self.geometry;
         for (array, slabs) in job.slabs_out.iter().enumerate().skip(self.rule.fields) {
@@ -454,7 +463,7 @@ impl<'r> Ordered<'r> {
     /// Copies what comes in, in the columns that this piece is the first to read.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold.
+    /// The conditions of [`engine::Worker::piece`] must hold.
     unsafe fn bring_in(&self, job: &Job<'_>) {
         let g = &self.geometry;
         let (first, last) = self.ends();
@@ -495,7 +504,7 @@ impl<'r> Ordered<'r> {
     /// Runs a level of a piece over the planes of three dimensions.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold, what comes in was brought in, and all levels
+    /// The conditions of [`engine::Worker::piece`] must hold, what comes in was brought in, and all levels
     /// before have been run.
     unsafe fn level(
         &self,
@@ -544,7 +553,7 @@ impl<'r> Ordered<'r> {
     /// Moves a window over the piece of two dimensions, with all levels.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold, and what comes in was brought in.
+    /// The conditions of [`engine::Worker::piece`] must hold, and what comes in was brought in.
     unsafe fn sweep(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
         let g = &self.geometry;
         let levels = g.bands.levels;

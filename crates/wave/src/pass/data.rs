@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
 use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue};
 
-use super::{Pass, locked};
+use super::Pass;
 use crate::engine::{Bands, Slabs};
 use crate::pass::sums::SlabSums;
 use crate::streamed::timed;
@@ -221,17 +221,34 @@ impl Pass<'_> {
             rows.read(file, wanted, part, buffer.as_mut_slice(), &mut reads)?;
         }
         timed(&self.spent.read_ns, || queue.read(&mut reads))?;
-        timed(&self.spent.check_ns, || {
-            let mut sums = locked(&self.sums.read);
-            let places = panel.buffers.iter().zip(&panel.slabs);
-            for (array, (sums, (buffer, place))) in sums.iter_mut().zip(places).enumerate() {
-                let (Some(sums), Some(buffer)) = (sums, buffer) else { continue };
-                self.sum(sums, array, (buffer, place), slabs.clone());
-            }
-        });
         self.spent.read.fetch_add(bytes, Relaxed);
         self.monitor.moved(bytes);
         Ok(())
+    }
+
+    /// Adds the slabs of a band to the sums of an array, and compares those of a field that are
+    /// complete.
+    pub(super) fn check(
+        &self,
+        panel: &Panel,
+        sums: &mut SlabSums,
+        array: usize,
+        slabs: Range<usize>,
+    ) -> Result<()> {
+        let Some(Some(buffer)) = panel.buffers.get(array) else { return Ok(()) };
+        if slabs.is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        let slabs = self.actual(slabs);
+        timed(&self.spent.check_ns, || {
+            self.sum(sums, array, (buffer, &panel.slabs[array]), slabs.clone());
+            let Some(expected) = self.expected.filter(|_| array < self.fields) else {
+                return Ok(());
+            };
+            let slabs = self.first + slabs.start..self.first + slabs.end;
+            sums.complete(&slabs).try_for_each(|(unit, sum)| expected(array, unit, sum))
+        })
     }
 
     /// Returns the rows of a file that some slabs are.
@@ -308,11 +325,12 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         let mut bytes = 0;
-        let buffers = out.buffers.iter_mut().zip(&out.slabs).zip(&mut writers.sinks);
+        let Writers { sinks, sums: all_sums, queue } = writers;
+        let buffers = out.buffers.iter_mut().zip(&out.slabs).zip(sinks);
         for (field, ((buffer, place), sink)) in buffers.enumerate() {
             let Some(buffer) = buffer else { continue };
             let slab = self.slab_bytes(field);
-            if let Some(sums) = locked(&self.sums.written).get_mut(field) {
+            if let Some(sums) = all_sums.get_mut(field) {
                 let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
                 let own = clip(slabs.start)..clip(slabs.end);
                 timed(&self.spent.check_ns, || self.sum(sums, field, (buffer, place), own));
@@ -323,7 +341,7 @@ impl Pass<'_> {
                 Sink::Down(down) => {
                     let lead = place.start.addr() - buffer.as_ptr().addr();
                     let buffer = (buffer.as_mut_slice(), lead);
-                    down.write(&mut writers.queue, buffer, (skipped, len))
+                    down.write(queue, buffer, (skipped, len))
                 }
                 Sink::Up(file, path, start) => {
                     let failed = |source| syncline_store::Error::File {
@@ -339,7 +357,7 @@ impl Pass<'_> {
                     let (rows, rank) = (self.file_rows(&slabs), writer.host());
                     let own = rows.clone().map(|row| share.columns(row, rank));
                     let bytes = own.map(|own| own.end - own.start).sum();
-                    writer.write(&mut writers.queue, buffer.as_mut_slice(), rows)?;
+                    writer.write(queue, buffer.as_mut_slice(), rows)?;
                     Ok::<_, Error>(bytes)
                 }
             })?;
@@ -449,12 +467,15 @@ impl Pass<'_> {
 /// The files of all fields that are written.
 pub(super) struct Writers {
     pub(super) sinks: Vec<Sink>,
+    /// The sums of what is written, if they are wanted.
+    pub(super) sums: Vec<SlabSums>,
     pub(super) queue: IoQueue,
 }
 
 impl Writers {
-    /// Writes what is left. The data of files that all members write are not synced.
-    pub(super) fn finish(mut self) -> Result<()> {
+    /// Writes what is left, and returns the sums. The data of files that all members write are not
+    /// synced.
+    pub(super) fn finish(mut self) -> Result<Vec<SlabSums>> {
         for sink in self.sinks {
             match sink {
                 Sink::Down(down) => drop(down.writer.finish()?),
@@ -462,7 +483,7 @@ impl Writers {
                 Sink::Memory(_) | Sink::Up(..) => {}
             }
         }
-        Ok(())
+        Ok(self.sums)
     }
 
     /// Puts the parts of blocks that other members write into messages: each for a field and a

@@ -9,7 +9,6 @@
 //! One XXH3 over each slab that is added: the speed of memory, and some 10 ns for each slab.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use syncline_store::array::Array;
 use syncline_store::checksum::checksum;
@@ -33,12 +32,16 @@ pub(crate) fn unit_of(slab_bytes: usize) -> usize {
 pub(crate) struct SlabSums {
     unit: usize,
     sums: Vec<u64>,
+    /// The number of slabs of each unit that have not been added whole.
+    missing: Vec<usize>,
 }
 
 impl SlabSums {
     /// Returns the sums of an array of `slabs` slabs, of which none has been added.
     pub(crate) fn new(unit: usize, slabs: usize) -> Self {
-        Self { unit, sums: vec![0; slabs.div_ceil(unit)] }
+        let units = slabs.div_ceil(unit);
+        let missing = (0..units).map(|n| unit.min(slabs - n * unit)).collect();
+        Self { unit, sums: vec![0; units], missing }
     }
 
     /// Adds slabs.
@@ -46,7 +49,15 @@ impl SlabSums {
         let slab_bytes = (bytes.len() / slabs.len().max(1)).max(1);
         for (slab, bytes) in slabs.zip(bytes.chunks_exact(slab_bytes)) {
             self.add_part(slab, slab, bytes);
+            self.missing[slab / self.unit] -= 1;
         }
+    }
+
+    /// Returns the units of some slabs to which all slabs have been added, each with its sum.
+    pub(crate) fn complete(&self, slabs: &Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+        let units = slabs.start / self.unit..slabs.end.div_ceil(self.unit);
+        let of_unit = units.filter(|&unit| self.missing[unit] == 0);
+        of_unit.map(|unit| (unit, self.sums[unit]))
     }
 
     /// Adds a part of a slab, which has the number `part`.
@@ -103,21 +114,9 @@ pub(crate) struct PassSums {
     /// The slabs that the pass reads.
     pub(crate) slabs: Range<usize>,
     /// Those of the arrays that are read, where they are wanted.
-    pub(crate) read: Mutex<Vec<Option<SlabSums>>>,
+    pub(crate) read: Vec<Option<SlabSums>>,
     /// Those of the fields that are written to files, if they are wanted.
-    pub(crate) written: Mutex<Vec<SlabSums>>,
-}
-
-impl PassSums {
-    /// Returns the sums of the arrays that were read.
-    pub(crate) fn read(&mut self) -> &mut Vec<Option<SlabSums>> {
-        self.read.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the sums of the fields that were written.
-    pub(crate) fn written(&mut self) -> &mut Vec<SlabSums> {
-        self.written.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
+    pub(crate) written: Vec<SlabSums>,
 }
 
 #[cfg(test)]
@@ -131,11 +130,15 @@ mod tests {
         let expected = SlabSums::of_array(&array, 4);
         assert_eq!(expected.values().len(), 6);
         for band in 1..=23 {
-            let mut sums = SlabSums::new(4, 23);
+            let (mut sums, mut told) = (SlabSums::new(4, 23), Vec::new());
             for first in (0..23).step_by(band).rev() {
                 let end = (first + band).min(23);
                 sums.add(first..end, &bytes[first * 5..end * 5]);
+                told.extend(sums.complete(&(first..end)));
             }
+            // Each unit is told once, when its last slab has been added.
+            told.sort_unstable();
+            assert!(told.iter().copied().eq(expected.values().iter().copied().enumerate()));
             assert_eq!(sums.values(), expected.values());
         }
         let folder = tempfile::tempdir().unwrap();

@@ -10,12 +10,12 @@ use syncline_store::direct_io::{DirectFile, DirectWriter};
 
 use super::{Part, Run};
 use crate::Result;
-use crate::engine::Slabs;
+use crate::engine::{Engine, Slabs};
 use crate::engines::copies::Copies;
 use crate::engines::explicit::Explicit;
 use crate::engines::ordered::{self, Ordered};
 use crate::pass::sums::PassSums;
-use crate::pass::{Down, Pass, Sink, Source};
+use crate::pass::{Down, Expected, Pass, Sink, Source};
 use crate::run::fields::{Fields, Input, failed, three};
 use crate::streamed::Spent;
 use crate::team::columns::Columns;
@@ -27,7 +27,7 @@ impl Run<'_> {
         sets: &[Fields],
         (first, in_place): (bool, bool),
         (before, levels): (u64, usize),
-        (spent, sums): (&Spent, &PassSums),
+        (spent, sums, expected): (&Spent, &mut PassSums, Option<&Expected<'_>>),
         (me, begun): (Option<&mut Member>, &mut bool),
     ) -> Result<Vec<f64>> {
         let (rule, fields) = (self.rule, self.rule.fields);
@@ -97,6 +97,7 @@ impl Run<'_> {
         let pass = Pass {
             sources: &sources,
             elements: &elements,
+            fields,
             dims: [read.len(), self.dims()[1], self.dims()[2]],
             first: read.start,
             own: self.share.own.start - read.start..self.share.own.end - read.start,
@@ -106,7 +107,7 @@ impl Run<'_> {
             monitor: self.monitor(),
             around: rule.around.as_ref(),
             spent,
-            sums,
+            expected,
             before,
             team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),
         };
@@ -115,22 +116,24 @@ impl Run<'_> {
             let (columns, flight) = (self.columns.as_ref(), self.plan.flight);
             let engine = Copies::new(pass.dims, &elements[..fields], columns, flight);
             *begun = true;
-            return pass.run(&[(engine, 1)], sinks, me.filter(|_| columns.is_some()));
+            let engines = [(Box::new(engine) as Box<dyn Engine + '_>, 1)];
+            return pass.run(&engines, sinks, sums, me.filter(|_| columns.is_some()));
         }
         if rule.explicit {
             let geometry = self.explicit(levels);
             let engine = Explicit::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            return pass.run(&[(engine, self.plan.piece)], sinks, None);
+            let engines = [(Box::new(engine) as Box<dyn Engine + '_>, self.plan.piece)];
+            return pass.run(&engines, sinks, sums, None);
         }
         let engine = |g: ordered::Geometry| {
             let (piece, part) = (self.plan.piece.max(g.least_piece()), self.cut(&g));
             let engine = Ordered::new(rule, g, elements.clone(), real, lanes, &whole, part)?;
-            Ok((engine, piece))
+            Ok((Box::new(engine) as Box<dyn Engine + '_>, piece))
         };
         let engines = self.ordered(levels, before).into_iter().map(engine);
         let engines = engines.collect::<Result<Vec<_>>>()?;
         *begun = true;
-        pass.run(&engines, sinks, me)
+        pass.run(&engines, sinks, sums, me)
     }
 
     /// Returns the part of the engine of a geometry that this member runs.

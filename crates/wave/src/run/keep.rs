@@ -137,7 +137,7 @@ impl Keep<'_> {
         };
         let mut after = |output: &mut Output, done: &Done, mut of_pass: PassSums| {
             for &(n, array) in &wanted {
-                let sum = of_pass.read().get_mut(array).and_then(Option::take);
+                let sum = of_pass.read.get_mut(array).and_then(Option::take);
                 identity.inputs[n].sum =
                     identity.inputs[n].sum.or(sum.and_then(|sum| sum.values().first().copied()));
             }
@@ -145,7 +145,7 @@ impl Keep<'_> {
             if !from.is_empty() {
                 standing.check(&paths)?;
             }
-            sums = std::mem::take(of_pass.written());
+            sums = std::mem::take(&mut of_pass.written);
             if let Output::Generations(generations) = output {
                 let generation = generations.committed() + 1;
                 let mut progress = Progress { generation, ..progress(done, &sums) };

@@ -89,7 +89,8 @@ pub(crate) fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
     result
 }
 
-fn add(total: &AtomicU64, time: Duration) {
+/// Adds a time to `total`.
+pub(crate) fn add(total: &AtomicU64, time: Duration) {
     // Relaxed: only a statistic.
     total.fetch_add(time.as_nanos() as u64, Relaxed);
 }

@@ -15,7 +15,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 use syncline_fabric::Member;
 use syncline_store::columns::Share as FileShare;
@@ -244,9 +243,8 @@ impl Written {
         }
         let Some(of_pass) = &self.before else { return Ok(()) };
         let unit = share.unit.unwrap_or(1);
-        let read = sums.read.lock().unwrap_or_else(PoisonError::into_inner);
         let units = sums.slabs.start / unit..sums.slabs.end.div_ceil(unit);
-        for ((read, expected), path) in read.iter().zip(&of_pass.sums).zip(&of_pass.paths) {
+        for ((read, expected), path) in sums.read.iter().zip(&of_pass.sums).zip(&of_pass.paths) {
             let actual = read.as_ref().map_or(&[][..], SlabSums::values);
             for n in units.clone() {
                 if actual.get(n) != expected.get(n) {
@@ -280,10 +278,8 @@ impl Written {
             Some(Fields::Files(files)) => files.iter().map(|(_, path)| path.clone()).collect(),
             _ => Vec::new(),
         };
-        let mut all: Vec<Vec<u64>> = {
-            let written = sums.written.lock().unwrap_or_else(PoisonError::into_inner);
-            written.iter().map(|sums| sums.values().to_vec()).collect()
-        };
+        let mut all: Vec<Vec<u64>> =
+            sums.written.iter().map(|sums| sums.values().to_vec()).collect();
         if let Some(own) = own {
             let unit = share.unit.unwrap_or(1);
             let units = |member: usize| own[member].start / unit..own[member].end.div_ceil(unit);

@@ -49,6 +49,7 @@ impl Geometry {
                 flight,
                 behind,
                 late: 0,
+                more: (0, 0),
                 wanted: (0, dims[0]),
                 reach: slab_reach,
             },

@@ -62,7 +62,17 @@ impl Geometry {
         let (slabs, wanted) = (dims[0], (0, dims[0]));
         Geometry {
             dims,
-            bands: Bands { slabs, levels, band, flight, behind, late: 0, wanted, reach: 0 },
+            bands: Bands {
+                slabs,
+                levels,
+                band,
+                flight,
+                behind,
+                late: 0,
+                wanted,
+                reach: 0,
+                more: (0, 0),
+            },
             direction,
             across,
             before: before as usize,

@@ -3,7 +3,9 @@
 //! | engine       | kernels                                    | data                                  |
 //! |--------------|--------------------------------------------|---------------------------------------|
 //! | [`explicit`] | read values before the iteration only      | one ring of slabs for all iterations  |
-//! | [`ordered`]  | all others, in any direction               | rows along diagonals, in a window     |
+//! | [`ordered`]  | any other                                  | rows along diagonals, in a window     |
+//! | [`strips`]   | ordered, of one real field with edges that | strips of rows side by side           |
+//! |              | stay, down and to the right                |                                       |
 //! | [`copies`]   | none: what comes in is final               | none                                  |
 //!
 //! Each implements [`Engine`](crate::engine::Engine), and nothing outside of this folder depends on
@@ -12,6 +14,7 @@
 pub(crate) mod copies;
 pub(crate) mod explicit;
 pub(crate) mod ordered;
+pub(crate) mod strips;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -14,6 +14,7 @@ mod begin;
 pub(crate) mod fields;
 pub(crate) mod keep;
 pub(crate) mod plan;
+pub(crate) mod scheme;
 pub(crate) mod start;
 pub(crate) mod target;
 
@@ -28,31 +29,25 @@ use syncline_store::array::Array;
 use syncline_store::generation::Made;
 
 use crate::Result;
-use crate::engines::explicit;
-use crate::engines::ordered;
 use crate::monitor::Monitor;
+use crate::pass::Expected;
 use crate::pass::sums::{PassSums, SlabSums, unit_of};
-use crate::pass::{Expected, pieces};
-use crate::rule::{Edge, Rule};
 use crate::run::fields::{Fields, Input, Output, again, cloned, three};
-use crate::run::plan::ArrayPlan;
+use crate::run::scheme::{Extent, OwnColumns, Scheme};
 use crate::streamed::Spent;
 use crate::streamed::team::all;
-use crate::sweep::{Settings, SweepPlan, SweepReport, Times};
-use crate::team::columns::Columns;
+use crate::sweep::{Settings, SweepReport, Times};
 use crate::team::share::Share;
 
 /// A run.
 pub(crate) struct Run<'a> {
-    pub(crate) rule: &'a Rule,
+    pub(crate) scheme: Box<dyn Scheme + 'a>,
     /// The fields, then the coefficients.
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
-    pub(crate) plan: ArrayPlan,
     /// The slabs that this process computes.
     pub(crate) share: Share,
-    /// The columns of the members of a team, and the number of this one, if they have all slabs.
-    pub(crate) columns: Option<(Columns, usize)>,
+    pub(crate) columns: OwnColumns,
 }
 
 /// The slabs of a pass.
@@ -143,8 +138,8 @@ impl Run<'_> {
         // The sets of fields in memory that passes write in turn; the last one written comes first.
         let mut sets = Vec::new();
         let keeps = tolerance.is_some() && self.settings.exact_stop;
-        let in_place = in_memory && self.rule.edges[2] != Edge::Periodic && !keeps;
-        monitor.passes_are(self.plan.passes, resumed, *iterations);
+        let in_place = in_memory && self.scheme.in_place() && !keeps;
+        monitor.passes_are(self.scheme.plan().passes(), resumed, *iterations);
         monitor.begin(self.tasks(resumed));
         while done.iterations < *iterations && done.converged.is_none() {
             let levels = self.levels(done.iterations);
@@ -176,7 +171,7 @@ impl Run<'_> {
                 team.agree(norms, before, sets, of_pass)
             };
             let norms = pass(&mut sets, ready, levels, &mut of_pass)?;
-            done.take(levels as u64, norms, *tolerance, self.rule.directions.len());
+            done.take(levels as u64, norms, *tolerance, self.scheme.directions());
             if let Some(at) = done.converged
                 && keeps
                 && at + 1 < done.iterations
@@ -246,7 +241,7 @@ impl Run<'_> {
                         let path = generations.path_of(generation, n);
                         Ok((generations.file_of(generation, n)?, path))
                     };
-                    let files = (0..self.rule.fields).map(file).collect::<Result<_>>()?;
+                    let files = (0..self.scheme.fields()).map(file).collect::<Result<_>>()?;
                     sets.push(Fields::Files(files));
                 }
                 Ok(sets)
@@ -259,12 +254,12 @@ impl Run<'_> {
         if let Some(unit) = self.share.unit {
             return unit;
         }
-        let fields = &self.inputs[..self.rule.fields];
+        let fields = &self.inputs[..self.scheme.fields()];
         unit_of(fields.iter().map(Input::slab_bytes).max().unwrap_or(1))
     }
 
     fn new_sums(&self) -> Vec<SlabSums> {
-        vec![SlabSums::new(self.unit(), self.dims()[0]); self.rule.fields]
+        vec![SlabSums::new(self.unit(), self.dims()[0]); self.scheme.fields()]
     }
 
     /// Returns the sums that a pass takes of the arrays that it reads: those of the `wanted`
@@ -273,7 +268,7 @@ impl Run<'_> {
         let slabs = self.dims()[0];
         (0..self.inputs.len())
             .map(|n| match unit {
-                Some(unit) if n < self.rule.fields => Some(SlabSums::new(unit, slabs)),
+                Some(unit) if n < self.scheme.fields() => Some(SlabSums::new(unit, slabs)),
                 _ => wanted.contains(&n).then(|| SlabSums::new(slabs, slabs)),
             })
             .collect()
@@ -285,27 +280,30 @@ impl Run<'_> {
         left > 0 && (self.levels(done) as u64) < left
     }
 
-    /// Returns the number of iterations of the pass after `done` of them.
+    /// Returns the number of iterations of the pass after `done` of them: all go up, or none.
     fn levels(&self, done: u64) -> usize {
-        let up = self.rule.direction(done).up;
-        let left = (self.settings.iterations - done).min(self.plan.depth);
-        let same = |i: &u64| self.rule.explicit || self.rule.direction(*i).up == up;
-        (done..done + left).take_while(same).count()
+        let up = self.scheme.is_up(done);
+        let left = (self.settings.iterations - done).min(self.scheme.plan().depth());
+        match self.scheme.directions() {
+            1 => left as usize,
+            _ => (done..done + left).take_while(|i| self.scheme.is_up(*i) == up).count(),
+        }
     }
 
     /// Returns the number of tasks that a monitor counts.
     fn tasks(&self, mut done: u64) -> u64 {
-        let mut tasks = 0_u64;
+        let (mut tasks, depth) = (0_u64, self.scheme.plan().depth());
         let mut known = None;
         while done < self.settings.iterations {
             let levels = self.levels(done);
-            let full = levels as u64 == self.plan.depth;
-            let of_pass = known.filter(|_| full).unwrap_or_else(|| self.tasks_of(levels, done));
+            let full = levels as u64 == depth;
+            let of_pass = known
+                .filter(|_| full)
+                .unwrap_or_else(|| self.scheme.tasks(&self.extent(levels, done), &self.columns));
             known = if full { Some(of_pass) } else { known };
             // Passes of the same depth have the same tasks.
-            let alike = self.rule.explicit || self.rule.directions.len() == 1;
-            let passes =
-                if full && alike { (self.settings.iterations - done) / self.plan.depth } else { 1 };
+            let alike = self.scheme.directions() == 1;
+            let passes = if full && alike { (self.settings.iterations - done) / depth } else { 1 };
             tasks = tasks.saturating_add(of_pass.saturating_mul(passes));
             done += passes * levels as u64;
         }
@@ -319,11 +317,11 @@ impl Run<'_> {
     /// Returns the slabs of a pass of this many levels.
     fn part(&self, levels: usize) -> Part {
         let (share, mut wanted) = (&self.share, self.share.own.clone());
-        for input in &self.inputs[..self.rule.fields] {
+        for input in &self.inputs[..self.scheme.fields()] {
             let slab = input.slab_bytes() as u64;
             wanted.end = wanted.end.max(share.wanted(input.start(), slab).end);
         }
-        Part { read: share.read(&wanted, levels * explicit::reach(self.rule)), wanted }
+        Part { read: share.read(&wanted, levels * self.scheme.reach()), wanted }
     }
 
     /// Returns the slabs that a pass of this many levels reads.
@@ -331,34 +329,12 @@ impl Run<'_> {
         self.part(levels).read
     }
 
-    fn explicit(&self, levels: usize) -> explicit::Geometry {
+    /// Returns the extent of a pass of this many levels.
+    fn extent(&self, levels: usize, before: u64) -> Extent {
         let Part { read, wanted } = self.part(levels);
         let [_, rows, cols] = self.dims();
-        let (dims, plan) = ([read.len(), rows, cols], &self.plan);
-        explicit::Geometry::new(self.rule, dims, levels, plan.band, plan.flight)
-            .wanting(&(wanted.start - read.start..wanted.end - read.start))
-    }
-
-    /// Returns the geometries of the engines of a pass of an ordered rule.
-    fn ordered(&self, levels: usize, before: u64) -> Vec<ordered::Geometry> {
-        let bands = (self.plan.band, self.plan.flight);
-        ordered::chain(self.rule, self.dims(), bands, before..before + levels as u64)
-    }
-
-    /// Returns the number of tasks that compute in a pass.
-    fn tasks_of(&self, levels: usize, before: u64) -> u64 {
-        if self.rule.explicit {
-            let g = self.explicit(levels);
-            return (g.bands.count() * g.walk().len().div_ceil(self.plan.piece).max(1)) as u64;
-        }
-        let engines = self.ordered(levels, before);
-        let bands = engines.last().map_or(0, |g| g.bands.count());
-        let of_engine = |g: &ordered::Geometry| {
-            let part = self.cut(g);
-            let part = part.as_ref().zip(self.columns.as_ref().map(|(_, rank)| *rank));
-            pieces(g.walk(), part, self.plan.piece.max(g.least_piece())).len()
-        };
-        (bands * engines.iter().map(of_engine).sum::<usize>()) as u64
+        let wanted = wanted.start - read.start..wanted.end - read.start;
+        Extent { dims: [read.len(), rows, cols], wanted, levels, before }
     }
 
     /// Copies fields in memory to files, with the other members of a team if they have columns. All
@@ -412,6 +388,7 @@ impl Run<'_> {
         threads: u64,
     ) -> SweepReport {
         let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
+        let busy = ns(&spent.pack_ns) + ns(&spent.update_ns);
         SweepReport {
             iterations: done.iterations,
             residuals: done.residuals,
@@ -427,11 +404,11 @@ impl Run<'_> {
                 read: ns(&spent.read_ns),
                 write: ns(&spent.write_ns),
                 check: ns(&spent.check_ns),
-                pack: Duration::ZERO,
+                pack: ns(&spent.pack_ns),
                 update: ns(&spent.update_ns),
-                wait: (time * threads as u32).saturating_sub(ns(&spent.update_ns)),
+                wait: (time * threads as u32).saturating_sub(busy),
             }),
-            plan: SweepPlan::Arrays(self.plan),
+            plan: self.scheme.plan(),
         }
     }
 }

@@ -46,7 +46,7 @@ mod data;
 mod destination;
 mod keep;
 mod pass;
-mod plan;
+pub(crate) mod plan;
 mod run;
 mod sums;
 pub(crate) mod team;

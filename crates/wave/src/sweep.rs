@@ -78,6 +78,33 @@ impl SweepPlan {
         }
     }
 
+    /// Returns the greatest number of iterations in a pass.
+    pub(crate) const fn depth(&self) -> u64 {
+        match self {
+            SweepPlan::Blocked(_) => 1,
+            SweepPlan::Streamed(plan) => plan.depth,
+            SweepPlan::Arrays(plan) => plan.depth,
+        }
+    }
+
+    /// Returns the number of passes, if no convergence test ends the sweep earlier.
+    pub(crate) const fn passes(&self) -> u64 {
+        match self {
+            SweepPlan::Blocked(_) => 1,
+            SweepPlan::Streamed(plan) => plan.passes,
+            SweepPlan::Arrays(plan) => plan.passes,
+        }
+    }
+
+    /// Returns the number of bands in memory at once.
+    pub(crate) const fn flight(&self) -> usize {
+        match self {
+            SweepPlan::Blocked(_) => 1,
+            SweepPlan::Streamed(plan) => plan.panels,
+            SweepPlan::Arrays(plan) => plan.flight,
+        }
+    }
+
     /// Returns the plan of a streamed sweep, or `None` if the sweep runs in blocks.
     #[must_use]
     pub const fn streamed(&self) -> Option<&StreamPlan> {

@@ -68,6 +68,7 @@ use crate::rule::plain::plain;
 use crate::run::fields::{Fields, Input, Output, again, failed, three};
 use crate::run::keep::Keep;
 use crate::run::plan::ArrayPlan;
+use crate::run::scheme::{BySlabs, Scheme};
 use crate::run::{Done, Run, Together};
 use crate::streamed::team::{all, begin, check_views, of_settings, same};
 use crate::streamed::{Spent, Target};
@@ -129,9 +130,10 @@ impl OnTeam<'_> {
         let passes = if agreed.in_memory { 1 } else { agreed.plan.passes };
         // The first member decides about the names, and creates the files.
         let begun = (me.rank() == 0).then(|| {
-            let (rule, plan) = (self.kernel.rule(), agreed.plan);
-            let plan = &|_: &[Input<'_>], _, _| Ok(plan);
-            let keep = Keep { rule, inputs: self.inputs, settings: self.settings, target, plan };
+            let scheme = &|_: &[Input<'_>], _, _| Ok(self.scheme(&agreed));
+            let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
+            let (fields, directions) = (rule.fields, rule.directions.len());
+            let keep = Keep { fields, directions, inputs, settings, target, scheme };
             Begun::new(&keep, passes, &me.place())
         });
         let begun = all(me, begun.transpose())?;
@@ -286,14 +288,18 @@ impl OnTeam<'_> {
         }
     }
 
+    fn scheme(&self, agreed: &Agreed) -> Box<dyn Scheme + '_> {
+        let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
+        Box::new(BySlabs { rule, plan: agreed.plan, lanes })
+    }
+
     /// Returns the run of a member.
     fn run_of<'r>(&'r self, agreed: &Agreed, member: usize) -> Run<'r> {
         let own = agreed.own.get(member).unwrap_or(&agreed.share.own).clone();
         Run {
-            rule: self.kernel.rule(),
+            scheme: self.scheme(agreed),
             inputs: self.inputs,
             settings: self.settings,
-            plan: agreed.plan,
             share: Share { own, ..agreed.share.clone() },
             columns: agreed.columns.clone(),
         }

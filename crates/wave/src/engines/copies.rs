@@ -1,4 +1,4 @@
-//! A pass without levels: it copies fields in memory to their files.
+//! A pass that copies fields: without levels, or without a point to update.
 //!
 //! # Contract
 //! As for [`Worker::piece`], with what comes in as the final values. A member of a team with
@@ -27,17 +27,17 @@ pub(crate) struct Copies<'a> {
     bands: Bands,
     /// The numbers of rows of a slab, and of columns.
     sizes: (usize, usize),
-    elements: &'a [ElementType],
+    elements: Vec<ElementType>,
     columns: Option<&'a (Columns, usize)>,
 }
 
 impl<'a> Copies<'a> {
-    /// Returns the copies of fields with elements of these types, `flight` bands at once.
+    /// Returns the copies of fields with elements of these types, by a pass of some levels, which
+    /// change nothing, with `flight` bands at once.
     pub(crate) fn new(
-        [slabs, rows, cols]: [usize; 3],
-        elements: &'a [ElementType],
+        ([slabs, rows, cols], levels, flight): ([usize; 3], usize, usize),
+        elements: &[ElementType],
         columns: Option<&'a (Columns, usize)>,
-        flight: usize,
     ) -> Self {
         let widest = elements.iter().map(|element| element.bytes()).max().unwrap_or(1);
         let band = match columns {
@@ -49,7 +49,7 @@ impl<'a> Copies<'a> {
         Copies {
             bands: Bands {
                 slabs,
-                levels: 1,
+                levels: levels.max(1),
                 band,
                 flight,
                 behind: 0,
@@ -59,7 +59,7 @@ impl<'a> Copies<'a> {
                 more: (0, 0),
             },
             sizes: (rows, cols),
-            elements,
+            elements: elements.to_vec(),
             columns,
         }
     }
@@ -100,8 +100,12 @@ impl Worker for &Copies<'_> {
                         self.columns.map_or(0..cols, |(columns, rank)| columns.own(*rank, row));
                     let [from, to] = [from, to]
                         .map(|slabs| slabs.row(slab, (row, rows)).wrapping_add(own.start * bytes));
+                    if from == to {
+                        continue;
+                    }
                     // SAFETY: the caller guarantees that the former is readable and the latter
-                    // writable, in the columns of the member; a buffer is no array in memory.
+                    // writable, in the columns of the member; a buffer is no array in memory, and
+                    // the field is not copied over itself.
                     unsafe { from.cast_const().copy_to_nonoverlapping(to, own.len() * bytes) };
                 }
             }

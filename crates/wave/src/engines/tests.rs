@@ -8,6 +8,7 @@ use syncline_testkit::{Random, cases, seed};
 
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
+use crate::plan::SweepPlan;
 use crate::rule::greater;
 use crate::rule::plain::plain;
 use crate::run::fields::Input;
@@ -55,7 +56,9 @@ impl Setting {
         iterations: u64,
     ) -> (Vec<Array>, SweepReport) {
         let inputs: Vec<Input<'_>> = arrays.iter().map(|array| Input::Memory(array)).collect();
-        self.sweep(described, iterations).run_inputs(&inputs, self.plan(iterations)).unwrap()
+        self.sweep(described, iterations)
+            .run_inputs(&inputs, SweepPlan::Arrays(self.plan(iterations)))
+            .unwrap()
     }
 
     /// Runs a description from files, of which some may be in memory, into files.
@@ -99,7 +102,7 @@ impl Setting {
         for part in
             parts.iter().copied().filter(|part| (1..iterations).contains(part)).chain([iterations])
         {
-            let plan = |_: &[Input<'_>], _, _| Ok(self.plan(part));
+            let plan = |_: &[Input<'_>], _, _| Ok(SweepPlan::Arrays(self.plan(part)));
             let run = self.sweep(described, part).run_to_files(&inputs, &target, &plan);
             match run {
                 Ok((pending, report)) if part == iterations => {

@@ -10,13 +10,12 @@ use syncline_store::direct_io::{DirectFile, DirectWriter};
 
 use super::{Part, Run};
 use crate::Result;
-use crate::engine::{Engine, Slabs};
+use crate::engine::Slabs;
 use crate::engines::copies::Copies;
-use crate::engines::explicit::Explicit;
-use crate::engines::ordered::{self, Ordered};
 use crate::pass::sums::PassSums;
 use crate::pass::{Down, Expected, Pass, Sink, Source};
 use crate::run::fields::{Fields, Input, failed, three};
+use crate::run::scheme::Engines;
 use crate::streamed::Spent;
 use crate::team::columns::Columns;
 
@@ -30,10 +29,10 @@ impl Run<'_> {
         (spent, sums, expected): (&Spent, &mut PassSums, Option<&Expected<'_>>),
         (me, begun): (Option<&mut Member>, &mut bool),
     ) -> Result<Vec<f64>> {
-        let (rule, fields) = (self.rule, self.rule.fields);
+        let fields = self.scheme.fields();
         let (target, last) =
             (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
-        let up = rule.direction(before).up && !rule.explicit && levels > 0;
+        let up = levels > 0 && self.scheme.is_up(before);
         let Part { read, .. } = self.part(levels);
         let skipped = |input: &Input<'_>| read.start * input.slab_bytes();
         let place = |input: &Input<'_>, array: &Array| {
@@ -93,7 +92,6 @@ impl Run<'_> {
                 Source::File(..) => None,
             })
             .collect();
-        let real = rule.real_of(elements.iter().copied());
         let pass = Pass {
             sources: &sources,
             elements: &elements,
@@ -105,40 +103,22 @@ impl Run<'_> {
             threads: self.settings.processors() as usize,
             norm: self.settings.tolerance.is_some(),
             monitor: self.monitor(),
-            around: rule.around.as_ref(),
+            around: self.scheme.around(),
             spent,
             expected,
             before,
             team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),
         };
-        let lanes = self.settings.lanes;
-        if levels == 0 {
-            let (columns, flight) = (self.columns.as_ref(), self.plan.flight);
-            let engine = Copies::new(pass.dims, &elements[..fields], columns, flight);
-            *begun = true;
-            let engines = [(Box::new(engine) as Box<dyn Engine + '_>, 1)];
-            return pass.run(&engines, sinks, sums, me.filter(|_| columns.is_some()));
-        }
-        if rule.explicit {
-            let geometry = self.explicit(levels);
-            let engine = Explicit::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            let engines = [(Box::new(engine) as Box<dyn Engine + '_>, self.plan.piece)];
-            return pass.run(&engines, sinks, sums, None);
-        }
-        let engine = |g: ordered::Geometry| {
-            let (piece, part) = (self.plan.piece.max(g.least_piece()), self.cut(&g));
-            let engine = Ordered::new(rule, g, elements.clone(), real, lanes, &whole, part)?;
-            Ok((Box::new(engine) as Box<dyn Engine + '_>, piece))
+        let engines: Engines<'_> = if levels == 0 {
+            let sizes = (pass.dims, 0, self.scheme.plan().flight());
+            let engine = Copies::new(sizes, &elements[..fields], self.columns.as_ref());
+            vec![(Box::new(engine), 1)]
+        } else {
+            let extent = self.extent(levels, before);
+            self.scheme.engines(&extent, &elements, &whole, &self.columns)?
         };
-        let engines = self.ordered(levels, before).into_iter().map(engine);
-        let engines = engines.collect::<Result<Vec<_>>>()?;
         *begun = true;
-        pass.run(&engines, sinks, sums, me)
-    }
-
-    /// Returns the part of the engine of a geometry that this member runs.
-    pub(super) fn cut(&self, geometry: &ordered::Geometry) -> Option<ordered::Part> {
-        self.columns.as_ref().map(|(columns, rank)| ordered::Part::new(columns, *rank, geometry))
+        pass.run(&engines, sinks, sums, me.filter(|_| self.columns.is_some()))
     }
 
     /// Returns the division of a file among the members by columns.

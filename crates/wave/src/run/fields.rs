@@ -90,7 +90,7 @@ impl Run<'_> {
     /// Creates the fields in memory that a pass writes.
     pub(crate) fn new_set(&self) -> Result<Fields> {
         let zeros = |input: &Input<'_>| Array::zeros(input.element(), input.dims());
-        let fields = self.inputs[..self.rule.fields].iter().map(zeros);
+        let fields = self.inputs[..self.scheme.fields()].iter().map(zeros);
         Ok(Fields::Memory(fields.collect::<syncline_store::Result<_>>()?))
     }
 
@@ -103,12 +103,12 @@ impl Run<'_> {
             file.file().write_all_at(&header, 0).map_err(failed)?;
             Ok(file)
         };
-        self.inputs[..self.rule.fields].iter().zip(paths).map(new).collect()
+        self.inputs[..self.scheme.fields()].iter().zip(paths).map(new).collect()
     }
 
     /// Copies the input to the fields, for a run without iterations.
     pub(crate) fn copy(&self, fields: &mut Fields) -> Result<()> {
-        for (n, input) in self.inputs[..self.rule.fields].iter().enumerate() {
+        for (n, input) in self.inputs[..self.scheme.fields()].iter().enumerate() {
             let start = input.start();
             match (input, &mut *fields) {
                 (Input::Memory(array), Fields::Memory(arrays)) => {

@@ -22,9 +22,8 @@ use syncline_store::generation::{Generations, Identity, Progress};
 
 use crate::Result;
 use crate::pass::sums::{PassSums, SlabSums};
-use crate::rule::Rule;
 use crate::run::fields::{Fields, Input, Output, cloned, failed};
-use crate::run::plan::ArrayPlan;
+use crate::run::scheme::Scheme;
 use crate::run::start::{Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files};
 use crate::run::target::{Kind, Leftovers, Pending, Target};
 use crate::run::{Done, Run};
@@ -32,16 +31,18 @@ use crate::streamed::Spent;
 use crate::sweep::{Settings, SweepReport};
 use crate::team::share::Share;
 
-/// Returns the plan for these inputs, a number of iterations, and a result in files or not.
-pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<ArrayPlan> + 'a;
+/// Returns what computes, for these inputs, a number of iterations, and a result in files or not.
+pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<Box<dyn Scheme + 'a>> + 'a;
 
 /// A run into the files of a target.
 pub(crate) struct Keep<'a> {
-    pub(crate) rule: &'a Rule,
+    /// The number of fields, and that of directions.
+    pub(crate) fields: usize,
+    pub(crate) directions: usize,
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
     pub(crate) target: &'a Target,
-    pub(crate) plan: &'a Planner<'a>,
+    pub(crate) scheme: &'a Planner<'a>,
 }
 
 impl Keep<'_> {
@@ -50,7 +51,7 @@ impl Keep<'_> {
         let paths = self.target.paths();
         // First, so that too little memory is reported before anything is discarded.
         let (iterations, in_memory) = (self.settings.iterations, self.target.in_memory);
-        let plan = (self.plan)(self.inputs, iterations, !in_memory)?;
+        let scheme = (self.scheme)(self.inputs, iterations, !in_memory)?;
         let mut identity = self.identity();
         let (start, standing) = self.begin(&mut identity)?;
         let (mut generations, mut from) = (None, Vec::new());
@@ -59,7 +60,7 @@ impl Keep<'_> {
             Start::Complete(made) => {
                 let (done, spent) = (Done::after(&made), Spent::default());
                 let (resumed, threads) = (made.iterations, self.settings.processors());
-                let report = self.of(self.inputs, plan).report(
+                let report = self.of(self.inputs, scheme).report(
                     done,
                     resumed,
                     &spent,
@@ -99,18 +100,18 @@ impl Keep<'_> {
         }
         let is_done = done.iterations >= iterations || done.converged.is_some();
         let left = iterations.saturating_sub(done.iterations);
-        let plan = match left == iterations && !self.target.in_memory {
-            true => plan,
-            false => (self.plan)(&inputs, left, !in_memory)?,
+        let scheme = match left == iterations && !self.target.in_memory {
+            true => scheme,
+            false => (self.scheme)(&inputs, left, !in_memory)?,
         };
-        let run = self.of(&inputs, plan);
+        let run = self.of(&inputs, scheme);
         // A lack of space or of rights is found before the result is computed, not after it.
         let reserved = if in_memory { run.new_files(&paths)? } else { Vec::new() };
         let mut output = match generations {
             Some(generations) => Output::Generations(generations),
             None if in_memory => Output::Memory(Vec::new()),
             None if run.has_several_passes(done.iterations) => {
-                let files: Vec<_> = inputs[..self.rule.fields].iter().map(Input::file).collect();
+                let files: Vec<_> = inputs[..self.fields].iter().map(Input::file).collect();
                 let outputs: Vec<_> = paths
                     .iter()
                     .zip(&files)
@@ -188,13 +189,13 @@ impl Keep<'_> {
         Ok((pending, report))
     }
 
-    fn of<'r>(&'r self, inputs: &'r [Input<'r>], plan: ArrayPlan) -> Run<'r> {
+    fn of<'r>(&'r self, inputs: &'r [Input<'r>], scheme: Box<dyn Scheme + 'r>) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
-        Run { rule: self.rule, inputs, settings: self.settings, plan, share, columns: None }
+        Run { scheme, inputs, settings: self.settings, share, columns: None }
     }
 
     fn asked(&self) -> Asked {
-        Asked { window: self.rule.directions.len(), ..Asked::of(self.settings) }
+        Asked { window: self.directions, ..Asked::of(self.settings) }
     }
 
     fn pending(
@@ -278,7 +279,7 @@ impl Keep<'_> {
             let path = generations.path_of(progress.generation, n);
             Ok((open(&path)?, path))
         };
-        let files = (0..self.rule.fields).map(file).collect::<Result<Vec<_>>>()?;
+        let files = (0..self.fields).map(file).collect::<Result<Vec<_>>>()?;
         let sums = self.sums(&files, progress.panel_rows.max(1) as usize)?;
         let all = sums.iter().flat_map(SlabSums::values).enumerate();
         Ok(all.into_iter().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
@@ -295,7 +296,7 @@ impl Keep<'_> {
         from: usize,
     ) -> Vec<(usize, usize)> {
         let first = match output {
-            Output::Generations(generations) if generations.committed() > 0 => self.rule.fields,
+            Output::Generations(generations) if generations.committed() > 0 => self.fields,
             _ => from,
         };
         let mut wanted = Vec::new();

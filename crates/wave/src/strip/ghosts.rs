@@ -55,6 +55,16 @@ impl Ghosts {
         )
     }
 
+    /// Returns the shape of the matrix, without ghost lines.
+    pub(crate) const fn matrix(&self) -> Shape {
+        self.matrix
+    }
+
+    /// Returns the numbers of ghost lines above the matrix and below it.
+    pub(crate) const fn lines(&self) -> [usize; 2] {
+        [self.north, self.south]
+    }
+
     /// Converts rows of the shape to rows of the matrix; ghost lines are left out.
     pub(crate) fn rows(&self, rows: Range<usize>) -> Range<usize> {
         let row = |row: usize| row.saturating_sub(self.north).min(self.matrix.rows);

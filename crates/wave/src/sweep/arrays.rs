@@ -1,16 +1,18 @@
 //! Sweeps over arrays: of descriptions of any kind.
 
-use syncline_store::ElementType;
 use syncline_store::array::{Array, ArraySource};
+use syncline_store::{ElementType, Shape};
 
 use super::{Settings, Sweep, SweepPlan, SweepReport};
 use crate::described::graph::Type;
-use crate::plan::ArrayPlan;
+use crate::dynamic::Dynamic;
+use crate::engines::strips::ByStrips;
 use crate::run::fields::{Input, Output, three};
-use crate::run::keep::{Keep, Planner};
+use crate::run::keep::Keep;
 use crate::run::plan::Question;
+use crate::run::scheme::{BySlabs, Scheme};
 use crate::run::{Done, Run};
-use crate::streamed::{Pending, Target, cache_bytes, rate_of};
+use crate::streamed::{Pending, Target, cache_bytes, plan as strips, rate_of};
 use crate::team::share::Share;
 use crate::{Described, Error, Result};
 
@@ -130,18 +132,18 @@ impl Sweep<Described> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
         let given = (fields.len(), coefficients.len());
         let plan = self.plan_of(given, &inputs, self.settings.iterations, to_files)?;
-        Ok(SweepPlan::Arrays(plan))
+        Ok(plan)
     }
 
     pub(crate) fn run_inputs(
         &self,
         inputs: &[Input<'_>],
-        plan: ArrayPlan,
+        plan: SweepPlan,
     ) -> Result<(Vec<Array>, SweepReport)> {
-        let (rule, settings) = (self.kernel.rule(), &self.settings);
+        let (scheme, settings) = (self.scheme(inputs, plan)?, &self.settings);
         let share = Share::whole(inputs[0].dims()[0]);
         let mut output = Output::Memory(Vec::new());
-        let report = Run { rule, inputs, settings, plan, share, columns: None }.run(
+        let report = Run { scheme, inputs, settings, share, columns: None }.run(
             &mut output,
             Done::default(),
             &[],
@@ -157,10 +159,34 @@ impl Sweep<Described> {
         &self,
         inputs: &[Input<'_>],
         target: &Target,
-        plan: &Planner<'_>,
+        plan: &dyn Fn(&[Input<'_>], u64, bool) -> Result<SweepPlan>,
     ) -> Result<(Pending, SweepReport)> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
-        Keep { rule, inputs, settings, target, plan }.run()
+        let (fields, directions) = (rule.fields, rule.directions.len());
+        let scheme = &|inputs: &[Input<'_>], iterations, to_files| {
+            self.scheme(inputs, plan(inputs, iterations, to_files)?)
+        };
+        Keep { fields, directions, inputs, settings, target, scheme }.run()
+    }
+
+    /// Returns what runs the plan.
+    fn scheme(&self, inputs: &[Input<'_>], plan: SweepPlan) -> Result<Box<dyn Scheme + '_>> {
+        let plan = match plan {
+            SweepPlan::Streamed(plan) => plan,
+            SweepPlan::Arrays(plan) => {
+                let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
+                return Ok(Box::new(BySlabs { rule, plan, lanes }));
+            }
+            SweepPlan::Blocked(_) => unreachable!("arrays are not swept in blocks"),
+        };
+        let [rows, _, cols] = three(inputs[0].dims());
+        let shape = Shape::new(rows, cols);
+        Ok(match inputs[0].element() {
+            ElementType::Float32 => {
+                Box::new(ByStrips::<f32>::new(self.kernel.kernel()?.into(), plan, shape))
+            }
+            _ => Box::new(ByStrips::<f64>::new(self.kernel.kernel()?.into(), plan, shape)),
+        })
     }
 
     /// Checks the arrays and the settings, and returns the plan.
@@ -170,7 +196,7 @@ impl Sweep<Described> {
         inputs: &[Input<'_>],
         iterations: u64,
         to_files: bool,
-    ) -> Result<ArrayPlan> {
+    ) -> Result<SweepPlan> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
         check(&self.kernel, given, inputs)?;
         settings.check(0, 0)?;
@@ -182,26 +208,51 @@ impl Sweep<Described> {
             Input::Memory(_) => None,
         });
         let Settings { depth, memory, .. } = *settings;
-        Question {
+        let (threads, cache) = (settings.processors() as usize, cache_bytes());
+        let disk = file.and_then(|(file, start)| rate_of(file, start, memory).ok());
+        let converges = settings.tolerance.is_some();
+        let dims = three(inputs[0].dims());
+        if !self.kernel.needs_arrays() {
+            let field = on_file[0] || to_files && iterations > 1;
+            let others = on_file.iter().skip(1).filter(|on_file| **on_file).count();
+            let plan = strips::Question {
+                shape: Shape::new(dims[0], dims[2]),
+                value: elements[0].bytes(),
+                arrays: inputs.len(),
+                on_file: usize::from(field) + others,
+                result_on_file: to_files,
+                lanes: settings.lanes,
+                stencil: rule.touching(),
+                iterations,
+                converges,
+                depth,
+                threads,
+                memory,
+                cache,
+                disk,
+            };
+            return Ok(SweepPlan::Streamed(plan.answer()?));
+        }
+        let plan = Question {
             rule,
             members: 1,
-            dims: three(inputs[0].dims()),
+            dims,
             elements: &elements,
             on_file: &on_file,
             result_on_file: to_files,
             copied: false,
             iterations,
-            converges: settings.tolerance.is_some(),
+            converges,
             depth,
             deepest: u64::MAX,
-            threads: settings.processors() as usize,
+            threads,
             flight: None,
             around: 0,
             memory,
-            cache: cache_bytes(),
-            disk: file.and_then(|(file, start)| rate_of(file, start, memory).ok()),
-        }
-        .answer()
+            cache,
+            disk,
+        };
+        Ok(SweepPlan::Arrays(plan.answer()?))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::rule::plain::plain;
 use crate::rule::{self, Rule};
 use crate::run::fields::{Input, Output, failed, three};
 use crate::run::plan::{ArrayPlan, Question};
+use crate::run::scheme::BySlabs;
 use crate::run::{Done, Run};
 use crate::streamed::Spent;
 use crate::target::Target;
@@ -79,14 +80,9 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
         for member in 0..members {
             let share = Share::of(dims[0], (member, members), unit);
             let own = share.own.clone();
-            let run = Run {
-                rule,
-                inputs: &inputs,
-                settings: &sweep.settings,
-                plan,
-                share,
-                columns: None,
-            };
+            let settings = &sweep.settings;
+            let scheme = Box::new(BySlabs { rule, plan, lanes: settings.lanes });
+            let run = Run { scheme, inputs: &inputs, settings, share, columns: None };
             let mut output = Output::Memory(Vec::new());
             run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(())).unwrap();
             let Output::Memory(fields) = output else { unreachable!("the run is in memory") };

@@ -1,0 +1,174 @@
+//! How a run computes: what it has to know of a kernel, and the engines of its passes.
+//!
+//! # Contract
+//! A [`Scheme`] has a kernel and its plan. A run asks it how many iterations a pass may do, and for
+//! the engines of each pass. Nothing else of a run depends on the kernel.
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+
+use crate::Result;
+use crate::engine::{Engine, Slabs};
+use crate::engines::explicit::{self, Explicit};
+use crate::engines::ordered::{self, Ordered, Part};
+use crate::lanes::Lanes;
+use crate::pass::pieces;
+use crate::plan::ArrayPlan;
+use crate::rule::{Around, Edge, Rule};
+use crate::sweep::SweepPlan;
+use crate::team::columns::Columns;
+
+/// The engines of a pass, each with the number of positions of its pieces.
+pub(crate) type Engines<'e> = Vec<(Box<dyn Engine + 'e>, usize)>;
+
+/// The columns of the members of a team, and the number of this one, if they have all slabs.
+pub(crate) type OwnColumns = Option<(Columns, usize)>;
+
+/// The extent of a pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    /// The slabs that come in, and the rows and columns of each.
+    pub(crate) dims: [usize; 3],
+    /// The slabs whose final values are wanted, counted from the first that comes in.
+    pub(crate) wanted: Range<usize>,
+    pub(crate) levels: usize,
+    /// The iterations before the pass.
+    pub(crate) before: u64,
+}
+
+/// What computes in a run.
+pub(crate) trait Scheme {
+    /// Returns the plan of the run.
+    fn plan(&self) -> SweepPlan;
+
+    /// Returns the number of fields, which are the first of the arrays.
+    fn fields(&self) -> usize;
+
+    /// Returns the number of iterations after which their directions repeat.
+    fn directions(&self) -> usize;
+
+    /// Returns whether an iteration goes from the last slab to the first.
+    fn is_up(&self, iteration: u64) -> bool;
+
+    /// Returns whether a pass may write over the fields that it reads, in memory.
+    fn in_place(&self) -> bool;
+
+    /// Returns how many slabs away, in any direction, a level reads values that another member of a
+    /// team computes.
+    fn reach(&self) -> usize {
+        0
+    }
+
+    /// Returns what runs each piece, for kernels that need it.
+    fn around(&self) -> Option<&Around> {
+        None
+    }
+
+    /// Returns the number of tasks that compute in a pass.
+    fn tasks(&self, extent: &Extent, columns: &OwnColumns) -> u64;
+
+    /// Returns the engines of a pass over arrays of these types. `whole` has the coefficients that
+    /// are in memory, by their index; they stay there while the pass runs.
+    fn engines<'e>(
+        &'e self,
+        extent: &Extent,
+        elements: &[ElementType],
+        whole: &[Option<Slabs>],
+        columns: &OwnColumns,
+    ) -> Result<Engines<'e>>;
+}
+
+/// The engines of rules, over slabs.
+pub(crate) struct BySlabs<'r> {
+    pub(crate) rule: &'r Rule,
+    pub(crate) plan: ArrayPlan,
+    pub(crate) lanes: Lanes,
+}
+
+impl BySlabs<'_> {
+    fn explicit(&self, extent: &Extent) -> explicit::Geometry {
+        let Extent { dims, ref wanted, levels, .. } = *extent;
+        let (band, flight) = (self.plan.band, self.plan.flight);
+        explicit::Geometry::new(self.rule, dims, levels, band, flight).wanting(wanted)
+    }
+
+    /// Returns the geometries of the engines of a pass of an ordered rule.
+    fn ordered(&self, extent: &Extent) -> Vec<ordered::Geometry> {
+        let bands = (self.plan.band, self.plan.flight);
+        let iterations = extent.before..extent.before + extent.levels as u64;
+        ordered::chain(self.rule, extent.dims, bands, iterations)
+    }
+}
+
+/// Returns the part of the engine of a geometry that a member runs.
+fn part(columns: &OwnColumns, geometry: &ordered::Geometry) -> Option<Part> {
+    columns.as_ref().map(|(columns, rank)| Part::new(columns, *rank, geometry))
+}
+
+impl Scheme for BySlabs<'_> {
+    fn plan(&self) -> SweepPlan {
+        SweepPlan::Arrays(self.plan)
+    }
+
+    fn fields(&self) -> usize {
+        self.rule.fields
+    }
+
+    fn directions(&self) -> usize {
+        self.rule.directions.len()
+    }
+
+    fn is_up(&self, iteration: u64) -> bool {
+        !self.rule.explicit && self.rule.direction(iteration).up
+    }
+
+    fn in_place(&self) -> bool {
+        self.rule.edges[2] != Edge::Periodic
+    }
+
+    fn reach(&self) -> usize {
+        explicit::reach(self.rule)
+    }
+
+    fn around(&self) -> Option<&Around> {
+        self.rule.around.as_ref()
+    }
+
+    fn tasks(&self, extent: &Extent, columns: &OwnColumns) -> u64 {
+        if self.rule.explicit {
+            let g = self.explicit(extent);
+            return (g.bands.count() * g.walk().len().div_ceil(self.plan.piece).max(1)) as u64;
+        }
+        let engines = self.ordered(extent);
+        let bands = engines.last().map_or(0, |g| g.bands.count());
+        let of_engine = |g: &ordered::Geometry| {
+            let part = part(columns, g);
+            let part = part.as_ref().zip(columns.as_ref().map(|(_, rank)| *rank));
+            pieces(g.walk(), part, self.plan.piece.max(g.least_piece())).len()
+        };
+        (bands * engines.iter().map(of_engine).sum::<usize>()) as u64
+    }
+
+    fn engines<'e>(
+        &'e self,
+        extent: &Extent,
+        elements: &[ElementType],
+        whole: &[Option<Slabs>],
+        columns: &OwnColumns,
+    ) -> Result<Engines<'e>> {
+        let (rule, lanes) = (self.rule, self.lanes);
+        let real = rule.real_of(elements.iter().copied());
+        if rule.explicit {
+            let geometry = self.explicit(extent);
+            let engine = Explicit::new(rule, geometry, elements.to_vec(), real, lanes, whole)?;
+            return Ok(vec![(Box::new(engine), self.plan.piece)]);
+        }
+        let engine = |g: ordered::Geometry| {
+            let (piece, part) = (self.plan.piece.max(g.least_piece()), part(columns, &g));
+            let engine = Ordered::new(rule, g, elements.to_vec(), real, lanes, whole, part)?;
+            Ok((Box::new(engine) as Box<dyn Engine + 'e>, piece))
+        };
+        self.ordered(extent).into_iter().map(engine).collect()
+    }
+}

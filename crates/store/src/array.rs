@@ -16,18 +16,20 @@
 //! # Costs
 //! A file in Fortran order is read once for each batch of rows that fits a buffer of 64 MiB.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use syncline_memory::Segment;
 
-use crate::chunk::modified;
+use crate::chunk::{Chunk, Touch, modified};
 use crate::direct_io::{DirectFile, IoBuffer};
 use crate::generation::InputId;
-use crate::{ElementType, Error, NewFile, Result, chunk, npy};
+use crate::{Element, ElementType, Error, Layout, Matrix, NewFile, Result, Shape, chunk, npy};
 
 /// The bytes that a conversion of order takes at once.
 const BATCH: usize = 64 << 20;
@@ -77,6 +79,8 @@ pub struct Array {
 enum Bytes {
     Own(IoBuffer),
     Borrowed(Segment),
+    /// The elements of a matrix, which lives as long as the array.
+    Of(Segment, #[expect(dead_code, reason = "keeps the elements")] Arc<dyn Any + Send + Sync>),
 }
 
 impl Array {
@@ -200,12 +204,12 @@ impl Array {
     /// If there is no memory for the copy.
     fn own(&mut self) -> &mut IoBuffer {
         self.origin = None;
-        if let Bytes::Borrowed(_) = self.bytes {
+        if !matches!(self.bytes, Bytes::Own(_)) {
             self.bytes = self.clone().bytes;
         }
         match &mut self.bytes {
             Bytes::Own(bytes) => bytes,
-            Bytes::Borrowed(_) => unreachable!("a copy owns its elements"),
+            _ => unreachable!("a copy owns its elements"),
         }
     }
 
@@ -319,8 +323,9 @@ impl Array {
         match &self.bytes {
             Bytes::Own(bytes) => bytes.as_slice(),
             // SAFETY: the caller of `borrowed` guarantees that the bytes are readable and not
-            // written as long as the array exists.
-            Bytes::Borrowed(bytes) => unsafe {
+            // written as long as the array exists. Those of a matrix are not written while it is
+            // shared.
+            Bytes::Borrowed(bytes) | Bytes::Of(bytes, _) => unsafe {
                 std::slice::from_raw_parts(bytes.as_ptr(), bytes.len())
             },
         }
@@ -358,13 +363,13 @@ pub struct ArrayFile {
     element: ElementType,
     dims: Vec<usize>,
     start: u64,
-    origin: InputId,
+    origin: Option<InputId>,
 }
 
 impl ArrayFile {
-    /// Returns the file, as it was found when it was opened.
-    pub const fn origin(&self) -> &InputId {
-        &self.origin
+    /// Returns the file, as it was found when it was opened, if it had a name.
+    pub const fn origin(&self) -> Option<&InputId> {
+        self.origin.as_ref()
     }
 
     /// Returns the type of the elements.
@@ -406,7 +411,58 @@ impl ArraySource {
         }
         let npy::Header { element, dims, start, .. } = header;
         let file = DirectFile::of(&file, path, false)?;
-        Ok(Self::File(ArrayFile { file, element, dims, start, origin }))
+        Ok(Self::File(ArrayFile { file, element, dims, start, origin: Some(origin) }))
+    }
+
+    /// Opens a file of the elements only, in the order of memory.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it has another length; [`Error::File`].
+    #[doc(hidden)]
+    pub fn open_raw(path: &Path, element: ElementType, dims: &[usize]) -> Result<Self> {
+        let (file, origin) = open(path)?;
+        let expected = bytes_of(element, dims)? as u64;
+        if origin.bytes != expected {
+            let (path, what) = (path.to_owned(), format!("{element} of the shape {dims:?}"));
+            return Err(Error::Length { path, what, expected, actual: origin.bytes });
+        }
+        let file = DirectFile::of(&file, path, false)?;
+        let (dims, origin) = (dims.to_vec(), Some(origin));
+        Ok(Self::File(ArrayFile { file, element, dims, start: 0, origin }))
+    }
+
+    /// Returns the elements of a row-major matrix as an array, without a copy; of another layout,
+    /// what the array has is the beginning of what is stored.
+    ///
+    /// # Errors
+    /// An error if the file of the matrix cannot be examined, or has changed since it was opened.
+    #[doc(hidden)]
+    pub fn of_matrix<T: Element>(matrix: &Arc<Matrix<T>>) -> Result<Self> {
+        let dims = vec![matrix.shape().rows, matrix.shape().cols];
+        let (bytes, first) = (bytes_of(T::TYPE, &dims)?, matrix.bytes_of(0..0).start);
+        let chunk = matrix.chunk();
+        let Some(file) = chunk.file() else {
+            let mapped = chunk.map(first..first + bytes as u64, Touch::Read)?;
+            // SAFETY: the memory has these bytes, at this address as long as the chunk lives, which
+            // the matrix keeps. The matrix is shared, so no code writes it.
+            let segment = unsafe { Segment::borrowed(mapped.as_ptr().cast_const(), bytes) };
+            let bytes = Bytes::Of(segment, Arc::clone(matrix) as Arc<dyn Any + Send + Sync>);
+            return Ok(Self::Memory(Array { element: T::TYPE, dims, bytes, origin: None }));
+        };
+        let name = Path::new(chunk.name());
+        let origin = match matrix.path() {
+            None => None,
+            Some(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let origin = InputId::of(&name, path)?;
+                if chunk.version()? != Some((origin.bytes, origin.modified_ns)) {
+                    return Err(Error::InputChanged { path: path.to_owned() });
+                }
+                Some(origin)
+            }
+        };
+        let file = DirectFile::of(file, name, false)?;
+        Ok(Self::File(ArrayFile { file, element: T::TYPE, dims, start: first, origin }))
     }
 
     /// Returns the type of the elements.
@@ -484,6 +540,40 @@ fn open(path: &Path) -> Result<(File, InputId)> {
 /// Returns the header of a `.npy` file of an array, which its elements follow.
 pub fn header(element: ElementType, dims: &[usize]) -> Vec<u8> {
     npy::header(element, dims)
+}
+
+impl<T: Element> Matrix<T> {
+    /// Turns a row-major matrix in memory of its own into an array, without a copy; gives others
+    /// back.
+    ///
+    /// # Errors
+    /// The matrix.
+    #[doc(hidden)]
+    pub fn into_array(self) -> std::result::Result<Array, Box<Self>> {
+        let (shape, own) = (self.shape(), self.layout() == Layout::RowMajor);
+        let segment = if own { self.into_memory() } else { Err(Box::new(self)) }?;
+        let dims = vec![shape.rows, shape.cols];
+        let bytes = Bytes::Own(IoBuffer::of(segment));
+        Ok(Array { element: T::TYPE, dims, bytes, origin: None })
+    }
+
+    /// Turns an array of two dimensions into a matrix, without a copy if it owns its elements.
+    ///
+    /// # Errors
+    /// [`Error::Dimensions`] if it has three dimensions, or elements of another type.
+    #[doc(hidden)]
+    pub fn of_array(mut array: Array) -> Result<Self> {
+        let [rows, cols] = array.dims[..] else {
+            return Err(Error::Dimensions { dims: array.dims, given: 0 });
+        };
+        if array.element != T::TYPE {
+            return Err(Error::Dimensions { dims: array.dims, given: 0 });
+        }
+        array.own();
+        let Bytes::Own(bytes) = array.bytes else { unreachable!("the array owns its elements") };
+        let shape = Shape::new(rows, cols);
+        Self::new(Chunk::of_memory(bytes.into_segment()), 0, shape, Layout::RowMajor)
+    }
 }
 
 impl Clone for Array {

@@ -47,6 +47,15 @@ impl IoBuffer {
         Ok(Self { segment })
     }
 
+    /// Makes a buffer of memory that is private to this process or shared by it, for writing.
+    pub(crate) const fn of(segment: Segment) -> Self {
+        Self { segment }
+    }
+
+    pub(crate) fn into_segment(self) -> Segment {
+        self.segment
+    }
+
     /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.segment.len()

@@ -143,6 +143,21 @@ impl Chunk {
         ))
     }
 
+    /// Makes a chunk of memory.
+    pub(crate) fn of_memory(segment: Segment) -> Self {
+        let bytes = segment.len() as u64;
+        Self::new(Backing::Memory(segment), "memory".to_owned(), bytes, Access::ReadWrite)
+    }
+
+    /// Returns the memory of a chunk that is not a file, and that may be written; gives others
+    /// back.
+    pub(crate) fn into_memory(self) -> std::result::Result<Segment, Box<Self>> {
+        match self.backing {
+            Backing::Memory(segment) if self.access == Access::ReadWrite => Ok(segment),
+            backing => Err(Box::new(Self { backing, ..self })),
+        }
+    }
+
     /// Makes a chunk of memory that another owner keeps, for reading.
     ///
     /// # Safety

@@ -7,12 +7,13 @@
 //! access none of its bytes. As with every mapped file, other processes must not change a file
 //! meanwhile; the same holds for memory that forked processes share.
 
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use syncline_memory::{Access, Pages};
+use syncline_memory::{Access, Pages, Segment};
 
 use crate::region::Region;
 use crate::rows::{self, STAGE};
@@ -275,6 +276,24 @@ impl<T: Element> Matrix<T> {
         let start = self.start + (values.start * T::BYTES) as u64;
         let end = self.start + (values.end * T::BYTES) as u64;
         start..end
+    }
+
+    /// Returns the memory of the elements, if they begin with it and no other owner has it; gives
+    /// other matrices back.
+    pub(crate) fn into_memory(self) -> std::result::Result<Segment, Box<Self>> {
+        let Self { chunk, start, place, name, opened, values } = self;
+        let unique = match start {
+            0 => Arc::try_unwrap(chunk),
+            _ => Err(chunk),
+        };
+        let taken = unique.and_then(|chunk| chunk.into_memory().map_err(|chunk| Arc::new(*chunk)));
+        taken.map_err(|chunk| Box::new(Self { chunk, start, place, name, opened, values }))
+    }
+
+    /// Returns the file of the matrix, if it has one.
+    #[doc(hidden)]
+    pub fn file(&self) -> Option<&File> {
+        self.chunk.file()
     }
 
     /// Reads one row of `cols` values.

@@ -56,7 +56,7 @@ pub(crate) trait Executors<E: Real> {
     /// See [`Sweep::run`](crate::Sweep::run).
     fn run(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)>;
@@ -80,7 +80,7 @@ pub(crate) trait Executors<E: Real> {
     /// See [`Sweep::run_to`](crate::Sweep::run_to).
     fn run_to(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         target: &Target,
     ) -> Result<(Pending, SweepReport)>;

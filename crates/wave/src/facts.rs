@@ -2,9 +2,9 @@
 //!
 //! | fact                                 | value                                                |
 //! |--------------------------------------|------------------------------------------------------|
-//! | `sweep.kernel`                       | the name of the kernel's type                        |
+//! | `sweep.kernel`                       | the name of the kernel, or of its type               |
 //! | `sweep.executor`                     | `streamed` or `blocked`                              |
-//! | `sweep.rows`, `.cols`, `.element`    | the matrix                                           |
+//! | `sweep.rows`, `.cols`, `.element`    | the matrix; `sweep.planes` of three dimensions       |
 //! | `sweep.coefficients`                 | the number of coefficients                           |
 //! | `sweep.layout`                       | the layout of the field                              |
 //! | `sweep.iterations`                   | the number of iterations that the sweep does at most |
@@ -12,27 +12,40 @@
 //! | `sweep.memory`, `.memory.allowed`    | bytes: those of the plan, and the bound              |
 //! | `sweep.depth`, `.passes`             | streamed: iterations in a pass, passes               |
 //! | `sweep.panels`, `.panel_rows`        | streamed: panels in memory at once (the ring), rows  |
-//! | `sweep.tile`, `.piece`               | streamed: columns of a tile, and of a task           |
+//! | `sweep.tile`, `.piece`               | streamed: columns of a tile (of strips), and a task  |
 //! | `sweep.blocks`, `.block`             | blocked: rows x columns of blocks, and of a block    |
 //! | `sweep.windows`, `.held`             | blocked: blocks in memory at once; all are in memory |
 //! | `disk.read_peak`, `disk.write_peak`  | bytes per second, where they are known               |
 
+use syncline_store::{ElementType, Layout};
 use syncline_trace::note::fact;
 
 use crate::lanes::Real;
 use crate::plan::BlockPlan;
-use crate::streamed::{Arrays, StreamPlan};
-use crate::sweep::Settings;
+use crate::streamed::Arrays;
+use crate::sweep::{Settings, SweepPlan};
 
-/// Notes what both executors have in common. `kernel` is the name of a type.
-fn note<E: Real>(settings: &Settings, kernel: &str, arrays: &Arrays<'_, E>) {
-    let shape = arrays.field.shape();
+/// What a sweep goes over.
+pub(crate) struct Data<'d> {
+    /// Rows and columns, or planes, rows and columns.
+    pub(crate) dims: &'d [usize],
+    pub(crate) element: ElementType,
+    pub(crate) coefficients: usize,
+    pub(crate) layout: Layout,
+}
+
+/// Notes what all sweeps have in common. `kernel` is its name, or that of its type.
+fn note(settings: &Settings, kernel: &str, data: &Data<'_>) {
+    let [planes @ .., rows, cols] = data.dims else { return };
     fact("sweep.kernel", short(kernel));
-    fact("sweep.rows", shape.rows);
-    fact("sweep.cols", shape.cols);
-    fact("sweep.element", E::TYPE);
-    fact("sweep.coefficients", arrays.coefficients.len());
-    fact("sweep.layout", arrays.field.layout());
+    if let [planes] = planes {
+        fact("sweep.planes", planes);
+    }
+    fact("sweep.rows", rows);
+    fact("sweep.cols", cols);
+    fact("sweep.element", data.element);
+    fact("sweep.coefficients", data.coefficients);
+    fact("sweep.layout", data.layout);
     fact("sweep.iterations", settings.iterations);
     fact("sweep.threads", settings.processors());
     fact("sweep.memory.allowed", settings.memory);
@@ -43,22 +56,32 @@ fn note<E: Real>(settings: &Settings, kernel: &str, arrays: &Arrays<'_, E>) {
 }
 
 /// Notes the facts of a streamed sweep. `disk` is the rate at which the disk reads.
-pub(crate) fn streamed<E: Real>(
+pub(crate) fn streamed(
     settings: &Settings,
     kernel: &str,
-    arrays: &Arrays<'_, E>,
-    plan: &StreamPlan,
+    data: &Data<'_>,
+    plan: &SweepPlan,
     disk: Option<f64>,
 ) {
-    note(settings, kernel, arrays);
+    note(settings, kernel, data);
     fact("sweep.executor", "streamed");
-    fact("sweep.depth", plan.depth);
-    fact("sweep.passes", plan.passes);
-    fact("sweep.panels", plan.panels);
-    fact("sweep.panel_rows", plan.rows);
-    fact("sweep.tile", plan.tile);
-    fact("sweep.piece", plan.piece);
-    fact("sweep.memory", plan.memory);
+    fact("sweep.depth", plan.depth());
+    fact("sweep.passes", plan.passes());
+    fact("sweep.panels", plan.flight());
+    match plan {
+        SweepPlan::Streamed(plan) => {
+            fact("sweep.panel_rows", plan.rows);
+            fact("sweep.tile", plan.tile);
+            fact("sweep.piece", plan.piece);
+            fact("sweep.memory", plan.memory);
+        }
+        SweepPlan::Arrays(plan) => {
+            fact("sweep.panel_rows", plan.band);
+            fact("sweep.piece", plan.piece);
+            fact("sweep.memory", plan.memory);
+        }
+        SweepPlan::Blocked(_) => {}
+    }
     if let Some(rate) = disk {
         fact("disk.read_peak", rate);
     }
@@ -71,7 +94,10 @@ pub(crate) fn blocked<E: Real>(
     arrays: &Arrays<'_, E>,
     plan: &BlockPlan,
 ) {
-    note(settings, kernel, arrays);
+    let shape = arrays.field.shape();
+    let (coefficients, layout) = (arrays.coefficients.len(), arrays.field.layout());
+    let dims = &[shape.rows, shape.cols];
+    note(settings, kernel, &Data { dims, element: E::TYPE, coefficients, layout });
     let block = plan.grid.block_size();
     fact("sweep.executor", "blocked");
     fact("sweep.blocks", format_args!("{} x {}", plan.grid.rows(), plan.grid.cols()));

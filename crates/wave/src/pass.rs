@@ -39,6 +39,8 @@
 //!
 //! All other passes of members are passes of one process.
 
+#[cfg(test)]
+mod counters;
 mod data;
 pub(crate) mod sums;
 

@@ -11,6 +11,7 @@
 //! each direction.
 
 mod begin;
+pub(crate) mod computation;
 pub(crate) mod fields;
 pub(crate) mod keep;
 pub(crate) mod plan;
@@ -36,7 +37,7 @@ use crate::run::fields::{Fields, Input, Output, again, cloned, three};
 use crate::run::scheme::{Extent, OwnColumns, Scheme};
 use crate::streamed::Spent;
 use crate::streamed::team::all;
-use crate::sweep::{Settings, SweepReport, Times};
+use crate::sweep::{Settings, SweepPlan, SweepReport, Times};
 use crate::team::share::Share;
 
 /// A run.
@@ -45,6 +46,8 @@ pub(crate) struct Run<'a> {
     /// The fields, then the coefficients.
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
+    /// Whether results on file are `.npy` files, not the elements only.
+    pub(crate) npy: bool,
     /// The slabs that this process computes.
     pub(crate) share: Share,
     pub(crate) columns: OwnColumns,
@@ -136,11 +139,25 @@ impl Run<'_> {
         let resumed = done.iterations;
         let in_memory = matches!(output, Output::Memory(_));
         // The sets of fields in memory that passes write in turn; the last one written comes first.
-        let mut sets = Vec::new();
+        let mut sets = match output {
+            Output::Memory(given) if !given.is_empty() => {
+                vec![Fields::Memory(std::mem::take(given))]
+            }
+            _ => Vec::new(),
+        };
         let keeps = tolerance.is_some() && self.settings.exact_stop;
+        let is_checked = match output {
+            Output::Memory(_) | Output::InPlace(_) => false,
+            // One file alone is complete or absent.
+            Output::New(files) => files.len() > 1,
+            Output::Generations(_) | Output::Shared(_) => true,
+        };
         let in_place = in_memory && self.scheme.in_place() && !keeps;
         monitor.passes_are(self.scheme.plan().passes(), resumed, *iterations);
-        monitor.begin(self.tasks(resumed));
+        match self.scheme.has_points() {
+            true => monitor.begin(self.tasks(resumed)),
+            false => done.without_points(*iterations, *tolerance),
+        }
         while done.iterations < *iterations && done.converged.is_none() {
             let levels = self.levels(done.iterations);
             let first = match output {
@@ -159,7 +176,7 @@ impl Run<'_> {
             let sums = |wanted: &[usize], levels: usize| PassSums {
                 slabs: self.part(levels).read,
                 read: self.sums_of(wanted, units.flatten()),
-                written: if in_memory { Vec::new() } else { self.new_sums() },
+                written: if is_checked { self.new_sums() } else { Vec::new() },
             };
             let before = done.iterations;
             let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] }, levels);
@@ -186,7 +203,7 @@ impl Run<'_> {
             let kept = matches!(output, Output::Generations(_)).then_some(done.iterations);
             monitor.pass_is_over(kept);
         }
-        if in_memory && done.passes == 0 {
+        if done.passes == 0 && matches!(output, Output::Memory(_) | Output::InPlace(_)) {
             self.ready(&mut sets, output, 0, true)?;
             self.copy(&mut sets[0])?;
         }
@@ -232,6 +249,7 @@ impl Run<'_> {
                 sets.iter().map(|files| again(files).map(Fields::Files)).collect()
             }
             Output::Memory(_) => Ok(Vec::new()),
+            Output::InPlace(files) => Ok(vec![Fields::Files(again(files)?)]),
             Output::New(files) => Ok(vec![cloned(files)?]),
             Output::Generations(generations) => {
                 let last = generations.committed();
@@ -277,7 +295,7 @@ impl Run<'_> {
     /// Returns whether the run has more than one pass after these iterations.
     pub(crate) fn has_several_passes(&self, done: u64) -> bool {
         let left = self.settings.iterations - done;
-        left > 0 && (self.levels(done) as u64) < left
+        left > 0 && self.scheme.has_points() && (self.levels(done) as u64) < left
     }
 
     /// Returns the number of iterations of the pass after `done` of them: all go up, or none.
@@ -319,7 +337,7 @@ impl Run<'_> {
         let (share, mut wanted) = (&self.share, self.share.own.clone());
         for input in &self.inputs[..self.scheme.fields()] {
             let slab = input.slab_bytes() as u64;
-            wanted.end = wanted.end.max(share.wanted(input.start(), slab).end);
+            wanted.end = wanted.end.max(share.wanted(input.start(self.npy), slab).end);
         }
         Part { read: share.read(&wanted, levels * self.scheme.reach()), wanted }
     }
@@ -387,29 +405,8 @@ impl Run<'_> {
         time: Duration,
         threads: u64,
     ) -> SweepReport {
-        let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
-        let busy = ns(&spent.pack_ns) + ns(&spent.update_ns);
-        SweepReport {
-            iterations: done.iterations,
-            residuals: done.residuals,
-            converged: done.converged,
-            bytes_read: spent.read.load(Relaxed),
-            bytes_written: spent.written.load(Relaxed),
-            processors: threads,
-            workers: threads,
-            passes: done.passes,
-            resumed,
-            bytes_exchanged: 0,
-            times: Some(Times {
-                read: ns(&spent.read_ns),
-                write: ns(&spent.write_ns),
-                check: ns(&spent.check_ns),
-                pack: ns(&spent.pack_ns),
-                update: ns(&spent.update_ns),
-                wait: (time * threads as u32).saturating_sub(busy),
-            }),
-            plan: self.scheme.plan(),
-        }
+        let report = done.report(self.scheme.plan(), threads, spent, time);
+        SweepReport { resumed, ..report }
     }
 }
 
@@ -420,8 +417,47 @@ impl Done {
         Done { iterations, residuals: made.residuals.clone(), converged, passes: 0 }
     }
 
+    /// Returns the report of a run on so many threads.
+    pub(crate) fn report(
+        self,
+        plan: SweepPlan,
+        threads: u64,
+        spent: &Spent,
+        time: Duration,
+    ) -> SweepReport {
+        let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
+        let busy = ns(&spent.pack_ns) + ns(&spent.update_ns);
+        SweepReport {
+            iterations: self.iterations,
+            residuals: self.residuals,
+            converged: self.converged,
+            bytes_read: spent.read.load(Relaxed),
+            bytes_written: spent.written.load(Relaxed),
+            processors: threads,
+            workers: threads,
+            passes: self.passes,
+            resumed: 0,
+            bytes_exchanged: spent.exchanged.load(Relaxed),
+            times: Some(Times {
+                read: ns(&spent.read_ns),
+                write: ns(&spent.write_ns),
+                check: ns(&spent.check_ns),
+                pack: ns(&spent.pack_ns),
+                update: ns(&spent.update_ns),
+                wait: (time * threads as u32).saturating_sub(busy),
+            }),
+            plan,
+        }
+    }
+
     /// Records a pass.
-    fn take(&mut self, levels: u64, norms: Vec<f64>, tolerance: Option<f64>, directions: usize) {
+    pub(crate) fn take(
+        &mut self,
+        levels: u64,
+        norms: Vec<f64>,
+        tolerance: Option<f64>,
+        directions: usize,
+    ) {
         self.iterations += levels;
         self.passes += 1;
         let Some(tolerance) = tolerance else {
@@ -434,6 +470,21 @@ impl Done {
         let enough = |window: &[f64]| window.iter().all(|residual| *residual <= tolerance);
         let found = self.residuals.windows(directions).position(enough);
         self.converged = found.map(|at| unknown + (at + directions - 1) as u64);
+    }
+
+    /// Records a run of a kernel that updates no point: no iteration changes anything.
+    fn without_points(&mut self, iterations: u64, tolerance: Option<f64>) {
+        if self.iterations >= iterations || self.converged.is_some() {
+            return;
+        }
+        match tolerance {
+            Some(_) => {
+                self.converged = Some(self.iterations);
+                self.residuals.push(0.0);
+                self.iterations += 1;
+            }
+            None => (self.residuals, self.iterations) = (Vec::new(), iterations),
+        }
     }
 
     /// Records that the pass was run once more, and ended after `iterations` iterations.

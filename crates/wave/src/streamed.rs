@@ -42,22 +42,18 @@
 //! overlay are this project's. "Out-of-core" is meant in the sense of Clauss, Gustedt and Suter,
 //! PDP 2008, whose blocked scheme reads all data once per iteration.
 
-mod data;
-mod destination;
-mod keep;
-mod pass;
+pub(crate) mod data;
+pub(crate) mod pass;
 pub(crate) mod plan;
 mod run;
-mod sums;
 pub(crate) mod team;
 
 pub use crate::run::start::{Resumption, Taken};
 pub use crate::run::target::{Leftovers, Pending, Target};
 pub use plan::StreamPlan;
 
-pub(crate) use keep::{identity, into_target, resumption, taken};
 pub(crate) use pass::{Spent, add, timed};
 pub(crate) use plan::cache_bytes;
-pub(crate) use run::{Arrays, into_matrix, plan_into, rate_of, streamable};
+pub(crate) use run::{Arrays, rate_of, streamable};
 pub use team::{Link, TeamBands, TeamSweep};
 pub(crate) use team::{gather as gather_on_team, run as on_team};

@@ -3,6 +3,7 @@
 mod arrays;
 mod blocks;
 mod dynamic;
+pub(crate) mod matrices;
 mod team;
 
 use std::sync::Arc;
@@ -328,23 +329,23 @@ impl<E: Real> Executors<E> for Settings {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(Some(result))?;
-        Ok(SweepPlan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
+        Ok(SweepPlan::Streamed(matrices::plan(self, kernel, arrays, result)?))
     }
 
     fn run(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)> {
         if !streamed::streamable(self, arrays, Some(&result)) {
-            return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
+            return self.run_in_blocks(&Points::new(&*kernel, self.lanes)?, arrays, result);
         }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(Some(&result))?;
         let versions = arrays.versions()?;
-        let done = streamed::into_matrix(self, kernel, arrays, result)?;
+        let done = matrices::into_matrix(self, kernel.into(), arrays, result)?;
         arrays.check_versions(&versions)?;
         Ok(done)
     }
@@ -369,7 +370,7 @@ impl<E: Real> Executors<E> for Settings {
 
     fn run_to(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         target: &Target,
     ) -> Result<(Pending, SweepReport)> {
@@ -383,7 +384,7 @@ impl<E: Real> Executors<E> for Settings {
                 why: why.to_owned(),
             });
         }
-        streamed::into_target(self, kernel, arrays, target)
+        matrices::into_target(self, &kernel.into(), arrays, target)
     }
 
     fn run_on(
@@ -409,15 +410,15 @@ impl<E: Real> Executors<E> for Settings {
     }
 
     fn identity(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {
-        streamed::identity(arrays, target)
+        matrices::identity(self, arrays, target)
     }
 
     fn taken(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Option<Taken>> {
-        streamed::taken(self, arrays, target)
+        matrices::taken(self, arrays, target)
     }
 
     fn resumption(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Resumption> {
-        streamed::resumption(self, arrays, target)
+        matrices::resumption(self, arrays, target)
     }
 }
 
@@ -586,7 +587,7 @@ impl<K> Sweep<K> {
         K: PointKernel<N>,
     {
         T::executors(&self.settings).run(
-            &*self.kernel.erased(),
+            self.kernel.erased(),
             &Arrays { field, coefficients },
             result,
         )
@@ -674,7 +675,7 @@ impl<K> Sweep<K> {
         K: PointKernel<N>,
     {
         T::executors(&self.settings).run_to(
-            &*self.kernel.erased(),
+            self.kernel.erased(),
             &Arrays { field, coefficients },
             target,
         )

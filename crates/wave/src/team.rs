@@ -49,7 +49,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use syncline_fabric::Member;
@@ -65,8 +64,8 @@ use crate::monitor::Monitor;
 use crate::pass::sums::PassSums;
 use crate::rule::greater;
 use crate::rule::plain::plain;
+use crate::run::computation::Computation;
 use crate::run::fields::{Fields, Input, Output, again, failed, three};
-use crate::run::keep::Keep;
 use crate::run::plan::ArrayPlan;
 use crate::run::scheme::{BySlabs, Scheme};
 use crate::run::{Done, Run, Together};
@@ -130,11 +129,10 @@ impl OnTeam<'_> {
         let passes = if agreed.in_memory { 1 } else { agreed.plan.passes };
         // The first member decides about the names, and creates the files.
         let begun = (me.rank() == 0).then(|| {
-            let scheme = &|_: &[Input<'_>], _, _| Ok(self.scheme(&agreed));
             let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
             let (fields, directions) = (rule.fields, rule.directions.len());
-            let keep = Keep { fields, directions, inputs, settings, target, scheme };
-            Begun::new(&keep, passes, &me.place())
+            let what = Computation { fields, directions, inputs, settings, target };
+            Begun::new(&what, passes, &me.place())
         });
         let begun = all(me, begun.transpose())?;
         let names = begun.as_ref().map(Begun::names).unwrap_or_default();
@@ -154,8 +152,9 @@ impl OnTeam<'_> {
             Some(sums) => sums,
             None => files::sums(self.inputs, &sets[0], &share, &self.settings.monitor, me)?,
         };
+        let dims = self.inputs[0].dims().to_vec();
         let committed = begun.map_or(Ok(()), |begun| {
-            begun.commit(target, &sets[0], &report, (self.settings, &share), sums)
+            begun.commit(target, &sets[0], &report, (self.settings, &share, dims), sums)
         });
         all(me, committed)?;
         Ok(report)
@@ -300,6 +299,7 @@ impl OnTeam<'_> {
             scheme: self.scheme(agreed),
             inputs: self.inputs,
             settings: self.settings,
+            npy: true,
             share: Share { own, ..agreed.share.clone() },
             columns: agreed.columns.clone(),
         }
@@ -323,7 +323,7 @@ impl OnTeam<'_> {
         let (threads, time) = (threads.into_iter().sum(), agreed.begun.elapsed());
         let report = run.report(done, 0, &spent, time, threads);
         let received: u64 = me.gather(received)?.into_iter().sum();
-        Ok(SweepReport { bytes_exchanged: spent.exchanged.load(Relaxed) + received, ..report })
+        Ok(SweepReport { bytes_exchanged: report.bytes_exchanged + received, ..report })
     }
 
     /// Agrees on the sweep and its plan. There is no target if the result is in memory.

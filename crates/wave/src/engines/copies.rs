@@ -1,4 +1,4 @@
-//! A pass that copies fields: without levels, or without a point to update.
+//! A pass without levels: it copies fields in memory to their files.
 //!
 //! # Contract
 //! As for [`Worker::piece`], with what comes in as the final values. A member of a team with
@@ -32,10 +32,9 @@ pub(crate) struct Copies<'a> {
 }
 
 impl<'a> Copies<'a> {
-    /// Returns the copies of fields with elements of these types, by a pass of some levels, which
-    /// change nothing, with `flight` bands at once.
+    /// Returns the copies of fields with elements of these types, `flight` bands at once.
     pub(crate) fn new(
-        ([slabs, rows, cols], levels, flight): ([usize; 3], usize, usize),
+        ([slabs, rows, cols], flight): ([usize; 3], usize),
         elements: &[ElementType],
         columns: Option<&'a (Columns, usize)>,
     ) -> Self {
@@ -49,7 +48,7 @@ impl<'a> Copies<'a> {
         Copies {
             bands: Bands {
                 slabs,
-                levels: levels.max(1),
+                levels: 1,
                 band,
                 flight,
                 behind: 0,
@@ -100,12 +99,8 @@ impl Worker for &Copies<'_> {
                         self.columns.map_or(0..cols, |(columns, rank)| columns.own(*rank, row));
                     let [from, to] = [from, to]
                         .map(|slabs| slabs.row(slab, (row, rows)).wrapping_add(own.start * bytes));
-                    if from == to {
-                        continue;
-                    }
                     // SAFETY: the caller guarantees that the former is readable and the latter
-                    // writable, in the columns of the member; a buffer is no array in memory, and
-                    // the field is not copied over itself.
+                    // writable, in the columns of the member; a buffer is no array in memory.
                     unsafe { from.cast_const().copy_to_nonoverlapping(to, own.len() * bytes) };
                 }
             }

@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use syncline_store::{ElementType, Shape};
 
-use super::copies::Copies;
 use crate::Result;
 use crate::dynamic::Kernel;
 use crate::engine::{self, Bands, Crossing, Engine, Slabs, Worker};
@@ -63,11 +62,6 @@ impl<'k, E: Real> ByStrips<'k, E> {
         Chain { geometry: self.plan.geometry, levels, band: self.plan.band }
     }
 
-    /// Returns whether the kernel has a point to update.
-    fn has_points(&self) -> bool {
-        self.kernel.stencil().updated(self.shape).elements() > 0
-    }
-
     fn ring(&self) -> Result<Arc<Ring<E>>> {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ring) = &*ring {
@@ -86,6 +80,10 @@ impl<E: Real> Scheme for ByStrips<'_, E> {
         1
     }
 
+    fn has_points(&self) -> bool {
+        self.kernel.stencil().updated(self.shape).elements() > 0
+    }
+
     fn directions(&self) -> usize {
         1
     }
@@ -99,9 +97,6 @@ impl<E: Real> Scheme for ByStrips<'_, E> {
     }
 
     fn tasks(&self, extent: &Extent, _: &OwnColumns) -> u64 {
-        if !self.has_points() {
-            return 0;
-        }
         let chain = self.chain(extent.levels);
         (chain.bands() * chain.walk().len().div_ceil(self.plan.piece)) as u64
     }
@@ -113,11 +108,6 @@ impl<E: Real> Scheme for ByStrips<'_, E> {
         _: &[Option<Slabs>],
         _: &OwnColumns,
     ) -> Result<Engines<'e>> {
-        if !self.has_points() {
-            // Every iteration leaves the field as it is.
-            let sizes = (extent.dims, extent.levels, self.plan.panels);
-            return Ok(vec![(Box::new(Copies::new(sizes, &[E::TYPE], None)), 1)]);
-        }
         let chain = self.chain(extent.levels);
         let engine = Strips {
             kernel: &*self.kernel,

@@ -52,7 +52,7 @@ impl Run<'_> {
                     Source::Memory(place(input, &arrays[n]))
                 }
                 (_, Fields::Files(_)) if n < fields && !first => {
-                    Source::File(&opened[n], input.start() + skipped(input) as u64)
+                    Source::File(&opened[n], input.start(self.npy) + skipped(input) as u64)
                 }
                 (Input::Memory(array), _) => Source::Memory(place(input, array)),
                 (Input::File(file), _) => {
@@ -66,7 +66,7 @@ impl Run<'_> {
             Fields::Memory(arrays) => Ok(Sink::Memory(place(&self.inputs[n], &arrays[n]))),
             Fields::Files(files) => {
                 let ((file, path), input) = (&files[n], &self.inputs[n]);
-                let start = input.start();
+                let start = input.start(self.npy);
                 if let Some((columns, rank)) = &self.columns {
                     let file = DirectFile::of(file, path, true)?;
                     let share = Arc::new(self.file_share(input, columns, &file)?);
@@ -110,7 +110,7 @@ impl Run<'_> {
             team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),
         };
         let engines: Engines<'_> = if levels == 0 {
-            let sizes = (pass.dims, 0, self.scheme.plan().flight());
+            let sizes = (pass.dims, self.scheme.plan().flight());
             let engine = Copies::new(sizes, &elements[..fields], self.columns.as_ref());
             vec![(Box::new(engine), 1)]
         } else {
@@ -129,7 +129,7 @@ impl Run<'_> {
         file: &DirectFile,
     ) -> Result<FileShare> {
         let ([slabs, rows, cols], bytes) = (self.dims(), input.element().bytes());
-        let (header, _) = input.file();
+        let (header, _) = input.file(self.npy);
         let block = FileShare::best_block(file).max(self.share.block as usize);
         let (members, columns) = (columns.members(), columns.clone());
         let cut = move |row: u64, member: usize| {

@@ -5,8 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use syncline_store::array::{Array, ArrayFile, header};
+use syncline_store::direct_io::{IoBuffer, IoQueue, Method, ReadRequest};
 use syncline_store::generation::{Generations, InputId};
-use syncline_store::{ElementType, NewFile};
+use syncline_store::{ElementType, NewFile, Shape};
 
 use crate::Result;
 use crate::run::Run;
@@ -33,28 +34,35 @@ impl Input<'_> {
         }
     }
 
+    /// Returns the rows and columns of two dimensions.
+    pub(crate) fn shape(&self) -> Shape {
+        let [rows, _, cols] = three(self.dims());
+        Shape::new(rows, cols)
+    }
+
     /// Returns the bytes of a slab.
     pub(crate) fn slab_bytes(&self) -> usize {
         self.dims()[1..].iter().product::<usize>() * self.element().bytes()
     }
 
-    /// Returns the header and the bytes of a file of this type and these dimensions.
-    pub(crate) fn file(&self) -> (Vec<u8>, u64) {
-        let header = header(self.element(), self.dims());
+    /// Returns the header and the bytes of a file of this type and these dimensions: a `.npy` file,
+    /// or one of the elements only.
+    pub(crate) fn file(&self, npy: bool) -> (Vec<u8>, u64) {
+        let header = if npy { header(self.element(), self.dims()) } else { Vec::new() };
         let bytes = header.len() + self.dims()[0] * self.slab_bytes();
         (header, bytes as u64)
     }
 
-    /// Returns the byte of a file of this type and these dimensions at which the elements begin.
-    pub(crate) fn start(&self) -> u64 {
-        header(self.element(), self.dims()).len() as u64
+    /// Returns the byte of such a file at which the elements begin.
+    pub(crate) fn start(&self, npy: bool) -> u64 {
+        self.file(npy).0.len() as u64
     }
 
     /// Returns the file that holds the array, or from which it was read.
     pub(crate) fn origin(&self) -> Option<&InputId> {
         match self {
             Input::Memory(array) => array.origin(),
-            Input::File(file) => Some(file.origin()),
+            Input::File(file) => file.origin(),
         }
     }
 }
@@ -67,8 +75,10 @@ pub(crate) enum Fields {
 
 /// Where the fields of a run go.
 pub(crate) enum Output {
-    /// Filled when the run ends.
+    /// Arrays that a run may write to; without any, it makes them. Filled when the run ends.
     Memory(Vec<Array>),
+    /// Files that every pass writes, over what the pass before has written.
+    InPlace(Vec<(File, PathBuf)>),
     /// Files without names, for a run of one pass.
     New(Vec<NewFile>),
     Generations(Generations),
@@ -97,7 +107,7 @@ impl Run<'_> {
     /// Creates files for the fields that have no names yet.
     pub(crate) fn new_files(&self, paths: &[PathBuf]) -> Result<Vec<NewFile>> {
         let new = |(input, path): (&Input<'_>, &PathBuf)| {
-            let (header, bytes) = input.file();
+            let (header, bytes) = input.file(self.npy);
             let file = NewFile::create(path, bytes)?;
             let failed = |source| failed("write", path, source);
             file.file().write_all_at(&header, 0).map_err(failed)?;
@@ -109,24 +119,45 @@ impl Run<'_> {
     /// Copies the input to the fields, for a run without iterations.
     pub(crate) fn copy(&self, fields: &mut Fields) -> Result<()> {
         for (n, input) in self.inputs[..self.scheme.fields()].iter().enumerate() {
-            let start = input.start();
-            match (input, &mut *fields) {
-                (Input::Memory(array), Fields::Memory(arrays)) => {
-                    arrays[n].bytes_mut().copy_from_slice(array.bytes());
+            let start = input.start(self.npy);
+            let mut put = |at: usize, bytes: &[u8]| match &mut *fields {
+                Fields::Memory(arrays) => {
+                    arrays[n].bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+                    Ok(())
                 }
-                (Input::File(file), Fields::Memory(arrays)) => {
-                    arrays[n] = Array::open(file.direct().0.name())?;
-                }
-                (Input::Memory(array), Fields::Files(files)) => {
+                Fields::Files(files) => {
                     let (to, path) = &files[n];
                     let failed = |source| failed("write", path, source);
-                    to.write_all_at(array.bytes(), start).map_err(failed)?;
+                    to.write_all_at(bytes, start + at as u64).map_err(failed)
                 }
-                (Input::File(file), Fields::Files(files)) => copy(file, &files[n], start)?,
+            };
+            match input {
+                Input::Memory(array) => put(0, array.bytes())?,
+                Input::File(file) => each_piece(file, put)?,
             }
         }
         Ok(())
     }
+}
+
+/// Reads the elements of a file piece by piece; `take` gets the position of each among the bytes of
+/// all, and the piece.
+pub(crate) fn each_piece(
+    from: &ArrayFile,
+    mut take: impl FnMut(usize, &[u8]) -> Result<()>,
+) -> Result<()> {
+    /// The bytes that are read at once.
+    const PIECE: usize = 1 << 20;
+    let (file, start) = from.direct();
+    let bytes = from.dims().iter().product::<usize>() * from.element().bytes();
+    let (mut queue, most) = (IoQueue::new(Method::Auto), PIECE.min(bytes));
+    let mut buffer = IoBuffer::new(most + 2 * file.alignment())?;
+    for at in (0..bytes).step_by(PIECE) {
+        let (offset, len) = (start + at as u64, most.min(bytes - at));
+        queue.read(&mut [ReadRequest { file, offset, len, into: buffer.as_mut_slice() }])?;
+        take(at, &buffer.as_slice()[file.lead(offset)..][..len])?;
+    }
+    Ok(())
 }
 
 /// Returns the fields in files that have no names yet.
@@ -144,25 +175,6 @@ pub(crate) fn again(files: &[(File, PathBuf)]) -> Result<Vec<(File, PathBuf)>> {
 fn clone(file: &File, path: &Path) -> Result<(File, PathBuf)> {
     let file = file.try_clone().map_err(|source| failed("open", path, source))?;
     Ok((file, path.to_owned()))
-}
-
-/// Copies the elements of a file to those of another, which begin at byte `to`.
-fn copy(from: &ArrayFile, (target, path): &(File, PathBuf), to: u64) -> Result<()> {
-    /// The bytes that are copied at once.
-    const PIECE: usize = 1 << 20;
-    let (direct, start) = from.direct();
-    let points: usize = from.dims().iter().product();
-    let bytes = points * from.element().bytes();
-    let source = File::open(direct.name()).map_err(|why| failed("open", direct.name(), why))?;
-    let mut piece = vec![0; PIECE.min(bytes)];
-    for at in (0..bytes).step_by(PIECE) {
-        let piece = &mut piece[..PIECE.min(bytes - at)];
-        source
-            .read_exact_at(piece, start + at as u64)
-            .map_err(|why| failed("read", direct.name(), why))?;
-        target.write_all_at(piece, to + at as u64).map_err(|why| failed("write", path, why))?;
-    }
-    Ok(())
 }
 
 pub(crate) fn failed(action: &'static str, path: &Path, source: std::io::Error) -> crate::Error {

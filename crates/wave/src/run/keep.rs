@@ -10,25 +10,22 @@
 //! inputs that were moved or touched. After every pass an input is compared by path, length and
 //! modification time, so one that was written to during the run is noticed.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use syncline_store::array::{Array, ArraySource};
-use syncline_store::checksum::checksum;
-use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Progress};
 
 use crate::Result;
 use crate::pass::sums::{PassSums, SlabSums};
-use crate::run::fields::{Fields, Input, Output, cloned, failed};
+use crate::run::computation::{Computation, open};
+use crate::run::fields::{Fields, Input, Output, cloned, each_piece, failed};
 use crate::run::scheme::Scheme;
-use crate::run::start::{Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files};
-use crate::run::target::{Kind, Leftovers, Pending, Target};
+use crate::run::start::{Standing, Start, made, note, of_files};
+use crate::run::target::{Kind, Leftovers, Pending};
 use crate::run::{Done, Run};
 use crate::streamed::Spent;
-use crate::sweep::{Settings, SweepReport};
+use crate::sweep::SweepReport;
 use crate::team::share::Share;
 
 /// Returns what computes, for these inputs, a number of iterations, and a result in files or not.
@@ -36,31 +33,26 @@ pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<Box<dyn 
 
 /// A run into the files of a target.
 pub(crate) struct Keep<'a> {
-    /// The number of fields, and that of directions.
-    pub(crate) fields: usize,
-    pub(crate) directions: usize,
-    pub(crate) inputs: &'a [Input<'a>],
-    pub(crate) settings: &'a Settings,
-    pub(crate) target: &'a Target,
+    pub(crate) what: Computation<'a>,
     pub(crate) scheme: &'a Planner<'a>,
 }
 
 impl Keep<'_> {
     /// Runs the iterations that are left.
     pub(crate) fn run(&self) -> Result<(Pending, SweepReport)> {
-        let paths = self.target.paths();
+        let paths = self.what.target.paths();
         // First, so that too little memory is reported before anything is discarded.
-        let (iterations, in_memory) = (self.settings.iterations, self.target.in_memory);
-        let scheme = (self.scheme)(self.inputs, iterations, !in_memory)?;
-        let mut identity = self.identity();
-        let (start, standing) = self.begin(&mut identity)?;
+        let (iterations, in_memory) = (self.what.settings.iterations, self.what.target.in_memory);
+        let scheme = (self.scheme)(self.what.inputs, iterations, !in_memory)?;
+        let mut identity = self.what.identity();
+        let (start, standing) = self.what.begin(&mut identity)?;
         let (mut generations, mut from) = (None, Vec::new());
         let done = match start {
             Start::Anew => Done::default(),
             Start::Complete(made) => {
                 let (done, spent) = (Done::after(&made), Spent::default());
-                let (resumed, threads) = (made.iterations, self.settings.processors());
-                let report = self.of(self.inputs, scheme).report(
+                let (resumed, threads) = (made.iterations, self.what.settings.processors());
+                let report = self.of(self.what.inputs, scheme).report(
                     done,
                     resumed,
                     &spent,
@@ -72,14 +64,14 @@ impl Keep<'_> {
                 return Ok((pending, report));
             }
             Start::After(made) => {
-                from = opened(&paths)?;
+                from = self.what.opened(&paths)?;
                 // Another run may have replaced the result since its mark was read.
                 standing.check(&paths)?;
                 Done::after(&made)
             }
             Start::From(found) => {
                 let progress = found.progress().cloned().unwrap_or_default();
-                let made = self.asked().judge(made(&progress, self.settings.tolerance));
+                let made = self.what.asked().judge(made(&progress, self.what.settings.tolerance));
                 generations = Some(found);
                 Done::after(&made)
             }
@@ -89,7 +81,7 @@ impl Keep<'_> {
             ArraySource::Memory(array) => Input::Memory(array),
             ArraySource::File(file) => Input::File(file),
         });
-        let others = self.inputs[from.len()..].iter().copied();
+        let others = self.what.inputs[from.len()..].iter().copied();
         let mut inputs: Vec<Input<'_>> = of_result.chain(others).collect();
         let loaded: Vec<Option<Array>> = match in_memory {
             true => inputs.iter().map(load).collect::<Result<_>>()?,
@@ -100,7 +92,7 @@ impl Keep<'_> {
         }
         let is_done = done.iterations >= iterations || done.converged.is_some();
         let left = iterations.saturating_sub(done.iterations);
-        let scheme = match left == iterations && !self.target.in_memory {
+        let scheme = match left == iterations && !self.what.target.in_memory {
             true => scheme,
             false => (self.scheme)(&inputs, left, !in_memory)?,
         };
@@ -111,7 +103,10 @@ impl Keep<'_> {
             Some(generations) => Output::Generations(generations),
             None if in_memory => Output::Memory(Vec::new()),
             None if run.has_several_passes(done.iterations) => {
-                let files: Vec<_> = inputs[..self.fields].iter().map(Input::file).collect();
+                let files: Vec<_> = inputs[..self.what.fields]
+                    .iter()
+                    .map(|input| input.file(self.what.target.npy))
+                    .collect();
                 let outputs: Vec<_> = paths
                     .iter()
                     .zip(&files)
@@ -164,13 +159,15 @@ impl Keep<'_> {
                 if report.passes == 0 {
                     let mut fields = cloned(&files)?;
                     run.copy(&mut fields)?;
-                    if let Fields::Files(fields) = &fields {
-                        sums = self.sums(fields, unit)?;
+                    if let (Fields::Files(fields), 2..) = (&fields, files.len()) {
+                        sums = self.what.sums(fields, unit)?;
                     }
                 }
                 Kind::New(files)
             }
-            Output::Shared(_) => unreachable!("files of a run in one process are not shared"),
+            Output::Shared(_) | Output::InPlace(_) => {
+                unreachable!("files of a run in one process are its own")
+            }
             Output::Memory(arrays) => {
                 for (file, array) in reserved.iter().zip(&arrays) {
                     let start = file.bytes() - array.bytes().len() as u64;
@@ -191,11 +188,8 @@ impl Keep<'_> {
 
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], scheme: Box<dyn Scheme + 'r>) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
-        Run { scheme, inputs, settings: self.settings, share, columns: None }
-    }
-
-    fn asked(&self) -> Asked {
-        Asked { window: self.directions, ..Asked::of(self.settings) }
+        let (settings, npy) = (self.what.settings, self.what.target.npy);
+        Run { scheme, inputs, settings, npy, share, columns: None }
     }
 
     fn pending(
@@ -206,70 +200,11 @@ impl Keep<'_> {
         sums: Progress,
         standing: Standing,
     ) -> Pending {
-        let replaces = (self.target.leftovers != Leftovers::Discard).then_some(standing);
-        let (npy, made) = (self.target.npy, report.made(self.settings.tolerance));
-        Pending { kind, npy, shape: None, identity, made, sums, replaces }
-    }
-
-    /// Returns the identity of the computation. The sums of its inputs on file are not known yet.
-    pub(crate) fn identity(&self) -> Identity {
-        let mut what = self.target.what.clone();
-        let types: Vec<_> = self.inputs.iter().map(|input| input.element().name()).collect();
-        what.insert(TYPES.to_owned(), types.join(", "));
-        let dims: Vec<_> = self.inputs[0].dims().iter().map(usize::to_string).collect();
-        what.insert(DIMENSIONS.to_owned(), dims.join(" x "));
-        for (n, input) in self.inputs.iter().enumerate() {
-            if let (Input::Memory(array), None) = (input, input.origin()) {
-                let sum = format!("{:016x}", checksum(array.bytes()));
-                what.insert(format!("array {n} in memory"), sum);
-            }
-        }
-        Identity { what, inputs: self.inputs.iter().filter_map(Input::origin).cloned().collect() }
-    }
-
-    /// Returns the numbers of the arrays that have a file, in the order of the identity's inputs.
-    fn on_file(&self) -> Vec<usize> {
-        (0..self.inputs.len()).filter(|&n| self.inputs[n].origin().is_some()).collect()
-    }
-
-    /// Returns the point where the run begins.
-    pub(crate) fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
-        let (monitor, on_file) = (&self.settings.monitor, self.on_file());
-        let sum = |n: usize| {
-            monitor.compares(n + 1, on_file.len());
-            let input = &self.inputs[on_file[n]];
-            let slabs = input.dims()[0];
-            let sums = match input {
-                Input::Memory(array) => SlabSums::of_array(array, slabs),
-                Input::File(file) => {
-                    let (direct, start) = file.direct();
-                    // A file of that name may have replaced the one that was opened.
-                    let file = DirectFile::open(direct.name())?;
-                    let place = (start, input.slab_bytes());
-                    SlabSums::of_file(&file, place, (slabs, slabs), 0..slabs, monitor)?
-                }
-            };
-            Ok(sums.values().first().copied())
-        };
-        let is_generation = |progress: &Progress| {
-            let files = self.target.paths().into_iter().map(|path| Ok((open(&path)?, path)));
-            let files = files.collect::<Result<Vec<_>>>()?;
-            let sums = self.sums(&files, progress.panel_rows.max(1) as usize)?;
-            Ok(sums.iter().flat_map(SlabSums::values).eq(&progress.checksums))
-        };
-        let begin = Begin { target: self.target, asked: self.asked() };
-        begin.start(identity, sum, is_generation)
-    }
-
-    /// Returns the sums of the fields in files.
-    fn sums(&self, files: &[(File, PathBuf)], unit: usize) -> Result<Vec<SlabSums>> {
-        let sums = |(input, (file, path)): (&Input<'_>, &(File, PathBuf))| {
-            let (slab, slabs) = (input.slab_bytes(), input.dims()[0]);
-            let start = input.file().1 - (slab * slabs) as u64;
-            let (file, monitor) = (DirectFile::of(file, path, false)?, &self.settings.monitor);
-            SlabSums::of_file(&file, (start, slab), (unit, slabs), 0..slabs, monitor)
-        };
-        self.inputs.iter().zip(files).map(sums).collect()
+        let replaces = (self.what.target.leftovers != Leftovers::Discard).then_some(standing);
+        let (target, made) = (self.what.target, report.made(self.what.settings.tolerance));
+        let input = &self.what.inputs[0];
+        let (npy, dims) = (target.npy, input.dims().to_vec());
+        Pending { kind, npy, dims, identity, made, sums, replaces }
     }
 
     /// Compares all of the last generation with the sums of its pass.
@@ -279,8 +214,8 @@ impl Keep<'_> {
             let path = generations.path_of(progress.generation, n);
             Ok((open(&path)?, path))
         };
-        let files = (0..self.fields).map(file).collect::<Result<Vec<_>>>()?;
-        let sums = self.sums(&files, progress.panel_rows.max(1) as usize)?;
+        let files = (0..self.what.fields).map(file).collect::<Result<Vec<_>>>()?;
+        let sums = self.what.sums(&files, progress.panel_rows.max(1) as usize)?;
         let all = sums.iter().flat_map(SlabSums::values).enumerate();
         Ok(all.into_iter().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
     }
@@ -296,11 +231,11 @@ impl Keep<'_> {
         from: usize,
     ) -> Vec<(usize, usize)> {
         let first = match output {
-            Output::Generations(generations) if generations.committed() > 0 => self.fields,
+            Output::Generations(generations) if generations.committed() > 0 => self.what.fields,
             _ => from,
         };
         let mut wanted = Vec::new();
-        for (n, array) in self.on_file().into_iter().enumerate() {
+        for (n, array) in self.what.on_file().into_iter().enumerate() {
             match inputs[array] {
                 _ if array < first || identity.inputs[n].sum.is_some() => {}
                 Input::File(_) => wanted.push((n, array)),
@@ -316,18 +251,11 @@ impl Keep<'_> {
 
 /// Reads an array on file into memory.
 fn load(input: &Input<'_>) -> Result<Option<Array>> {
-    match input {
-        Input::Memory(_) => Ok(None),
-        Input::File(file) => Ok(Some(Array::open(file.direct().0.name())?)),
-    }
-}
-
-/// Opens the fields of a result.
-fn opened(paths: &[PathBuf]) -> Result<Vec<ArraySource>> {
-    let sources = paths.iter().map(|path| ArraySource::open(path));
-    Ok(sources.collect::<syncline_store::Result<_>>()?)
-}
-
-fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|source| failed("open", path, source))
+    let Input::File(file) = input else { return Ok(None) };
+    let mut array = Array::zeros(file.element(), file.dims())?;
+    each_piece(file, |at, bytes| {
+        array.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    })?;
+    Ok(Some(array))
 }

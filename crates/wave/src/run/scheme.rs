@@ -45,6 +45,11 @@ pub(crate) trait Scheme {
     /// Returns the number of fields, which are the first of the arrays.
     fn fields(&self) -> usize;
 
+    /// Returns whether any point is updated; otherwise a run copies.
+    fn has_points(&self) -> bool {
+        true
+    }
+
     /// Returns the number of iterations after which their directions repeat.
     fn directions(&self) -> usize;
 

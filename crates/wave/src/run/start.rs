@@ -45,13 +45,13 @@ use crate::{Error, Result};
 /// The key under which a manifest notes the state of the output when its run began.
 const STANDING: &str = "output at the start";
 
-/// The keys under which an [`Identity`] describes the field.
-pub(crate) const ELEMENT: &str = "element";
-pub(crate) const ROWS: &str = "rows";
-pub(crate) const COLS: &str = "cols";
-/// The keys under which an [`Identity`] describes arrays.
+/// The keys under which an [`Identity`] describes the fields: their types, their dimensions, and
+/// the format of the result.
 pub(crate) const TYPES: &str = "types";
 pub(crate) const DIMENSIONS: &str = "dimensions";
+pub(crate) const FORMAT: &str = "format";
+/// The key under which it has the types of the coefficients.
+pub(crate) const OTHER_TYPES: &str = "types of coefficients";
 
 /// The state of the outputs when a run began.
 #[derive(Clone, Debug)]
@@ -462,7 +462,7 @@ impl Taken {
             differs.insert(0, why);
         }
         let same = |name| mark.identity.what.get(name) == now.what.get(name);
-        let is_like_the_field = [ELEMENT, ROWS, COLS, TYPES, DIMENSIONS].into_iter().all(same);
+        let is_like_the_field = [TYPES, DIMENSIONS].into_iter().all(same);
         let left = left.filter(|_| differs.is_empty());
         Self { found: mark.to_string(), differs, is_result: true, is_like_the_field, left }
     }

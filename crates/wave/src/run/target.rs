@@ -140,8 +140,8 @@ impl Target {
 pub struct Pending {
     pub(crate) kind: Kind,
     pub(crate) npy: bool,
-    /// The shape of a matrix; `None` if the result is one of arrays.
-    pub(crate) shape: Option<Shape>,
+    /// The dimensions of each field.
+    pub(crate) dims: Vec<usize>,
     /// The computation of which it is the result.
     pub(crate) identity: Identity,
     pub(crate) made: Made,
@@ -164,12 +164,13 @@ impl Pending {
     /// Opens the result for inspection before it is committed.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, or if the result is one of arrays.
+    /// Returns an error if the file cannot be opened, or is no matrix of this type.
     pub fn matrix<T: Real>(&self) -> Result<Matrix<T>> {
-        let Some(shape) = self.shape else {
-            let why = "it is one of arrays, which `array` opens".to_owned();
+        let [rows, cols] = self.dims[..] else {
+            let why = "it has three dimensions; `array` opens it".to_owned();
             return Err(Error::NotStreamed { name: "the result".to_owned(), why });
         };
+        let shape = Shape::new(rows, cols);
         let path = match &self.kind {
             Kind::New(new) => {
                 return Ok(Matrix::create(&new[0], self.npy, shape, Layout::RowMajor)?);

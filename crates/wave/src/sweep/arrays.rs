@@ -1,20 +1,25 @@
 //! Sweeps over arrays: of descriptions of any kind.
 
 use syncline_store::array::{Array, ArraySource};
-use syncline_store::{ElementType, Shape};
+use syncline_store::{ElementType, Layout};
 
-use super::{Settings, Sweep, SweepPlan, SweepReport};
+use super::{Sweep, SweepPlan, SweepReport};
 use crate::described::graph::Type;
 use crate::dynamic::Dynamic;
 use crate::engines::strips::ByStrips;
+use crate::facts::{self, Data};
+use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output, three};
 use crate::run::keep::Keep;
 use crate::run::plan::Question;
 use crate::run::scheme::{BySlabs, Scheme};
 use crate::run::{Done, Run};
-use crate::streamed::{Pending, Target, cache_bytes, plan as strips, rate_of};
+use crate::streamed::{Pending, Target, cache_bytes};
 use crate::team::share::Share;
 use crate::{Described, Error, Result};
+
+/// Returns the plan for inputs, a number of iterations, and a result in files or not.
+type Planner<'p> = dyn Fn(&[Input<'_>], u64, bool) -> Result<SweepPlan> + 'p;
 
 /// Sweeps over arrays: several fields, any types, two or three dimensions, any edges and
 /// directions.
@@ -143,7 +148,7 @@ impl Sweep<Described> {
         let (scheme, settings) = (self.scheme(inputs, plan)?, &self.settings);
         let share = Share::whole(inputs[0].dims()[0]);
         let mut output = Output::Memory(Vec::new());
-        let report = Run { scheme, inputs, settings, share, columns: None }.run(
+        let report = Run { scheme, inputs, settings, npy: true, share, columns: None }.run(
             &mut output,
             Done::default(),
             &[],
@@ -159,14 +164,15 @@ impl Sweep<Described> {
         &self,
         inputs: &[Input<'_>],
         target: &Target,
-        plan: &dyn Fn(&[Input<'_>], u64, bool) -> Result<SweepPlan>,
+        plan: &Planner<'_>,
     ) -> Result<(Pending, SweepReport)> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
         let (fields, directions) = (rule.fields, rule.directions.len());
+        let what = Computation { fields, directions, inputs, settings, target };
         let scheme = &|inputs: &[Input<'_>], iterations, to_files| {
             self.scheme(inputs, plan(inputs, iterations, to_files)?)
         };
-        Keep { fields, directions, inputs, settings, target, scheme }.run()
+        Keep { what, scheme }.run()
     }
 
     /// Returns what runs the plan.
@@ -179,8 +185,7 @@ impl Sweep<Described> {
             }
             SweepPlan::Blocked(_) => unreachable!("arrays are not swept in blocks"),
         };
-        let [rows, _, cols] = three(inputs[0].dims());
-        let shape = Shape::new(rows, cols);
+        let shape = inputs[0].shape();
         Ok(match inputs[0].element() {
             ElementType::Float32 => {
                 Box::new(ByStrips::<f32>::new(self.kernel.kernel()?.into(), plan, shape))
@@ -203,56 +208,41 @@ impl Sweep<Described> {
         let elements: Vec<_> = inputs.iter().map(Input::element).collect();
         let on_file: Vec<bool> =
             inputs.iter().map(|input| matches!(input, Input::File(_))).collect();
-        let file = inputs.iter().find_map(|input| match input {
-            Input::File(file) => Some(file.direct()),
-            Input::Memory(_) => None,
-        });
-        let Settings { depth, memory, .. } = *settings;
-        let (threads, cache) = (settings.processors() as usize, cache_bytes());
-        let disk = file.and_then(|(file, start)| rate_of(file, start, memory).ok());
-        let converges = settings.tolerance.is_some();
-        let dims = three(inputs[0].dims());
+        let disk = settings.disk_of(inputs);
         if !self.kernel.needs_arrays() {
-            let field = on_file[0] || to_files && iterations > 1;
-            let others = on_file.iter().skip(1).filter(|on_file| **on_file).count();
-            let plan = strips::Question {
-                shape: Shape::new(dims[0], dims[2]),
-                value: elements[0].bytes(),
-                arrays: inputs.len(),
-                on_file: usize::from(field) + others,
-                result_on_file: to_files,
-                lanes: settings.lanes,
-                stencil: rule.touching(),
-                iterations,
-                converges,
-                depth,
-                threads,
-                memory,
-                cache,
-                disk,
-            };
-            return Ok(SweepPlan::Streamed(plan.answer()?));
+            let what = (iterations, to_files);
+            let plan = settings.plan_strips(rule.touching(), inputs, what, disk)?;
+            return Ok(self.noted(inputs, SweepPlan::Streamed(plan), disk));
         }
         let plan = Question {
             rule,
             members: 1,
-            dims,
+            dims: three(inputs[0].dims()),
             elements: &elements,
             on_file: &on_file,
             result_on_file: to_files,
             copied: false,
             iterations,
-            converges,
-            depth,
+            converges: settings.tolerance.is_some(),
+            depth: settings.depth,
             deepest: u64::MAX,
-            threads,
+            threads: settings.processors() as usize,
             flight: None,
             around: 0,
-            memory,
-            cache,
+            memory: settings.memory,
+            cache: cache_bytes(),
             disk,
         };
-        Ok(SweepPlan::Arrays(plan.answer()?))
+        Ok(self.noted(inputs, SweepPlan::Arrays(plan.answer()?), disk))
+    }
+
+    /// Notes a plan in traces.
+    fn noted(&self, inputs: &[Input<'_>], plan: SweepPlan, disk: Option<f64>) -> SweepPlan {
+        let (dims, element) = (inputs[0].dims(), inputs[0].element());
+        let coefficients = inputs.len() - self.kernel.rule().fields;
+        let data = Data { dims, element, coefficients, layout: Layout::RowMajor };
+        facts::streamed(&self.settings, self.kernel.name(), &data, &plan, disk);
+        plan
     }
 }
 

@@ -57,7 +57,7 @@ impl<K: Dynamic> Sweep<K> {
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        T::executors(&self.settings).run(&*self.kernel.kernel()?, &arrays, result)
+        T::executors(&self.settings).run(self.kernel.kernel()?, &arrays, result)
     }
 
     /// Like [`run_to`](Sweep::run_to), for a kernel that is defined at run time.
@@ -72,7 +72,7 @@ impl<K: Dynamic> Sweep<K> {
         target: &Target,
     ) -> Result<(Pending, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        T::executors(&self.settings).run_to(&*self.kernel.kernel()?, &arrays, target)
+        T::executors(&self.settings).run_to(self.kernel.kernel()?, &arrays, target)
     }
 
     /// Like [`run_on`](Sweep::run_on), for a kernel that is defined at run time.

@@ -26,8 +26,8 @@ use syncline_trace::{Activity, span};
 
 use crate::monitor::Monitor;
 use crate::pass::sums::{PassSums, SlabSums};
+use crate::run::computation::Computation;
 use crate::run::fields::{Fields, Input, failed};
-use crate::run::keep::Keep;
 use crate::run::start::{Standing, Start};
 use crate::run::target::Kind;
 use crate::streamed::team::{all, decode, encode};
@@ -48,9 +48,9 @@ pub(super) struct Begun {
 
 impl Begun {
     /// Decides whether the target may be written, and creates its files.
-    pub(super) fn new(keep: &Keep<'_>, passes: u64, creator: &str) -> Result<Self> {
-        let mut identity = keep.identity();
-        let (start, standing) = keep.begin(&mut identity)?;
+    pub(super) fn new(what: &Computation<'_>, passes: u64, creator: &str) -> Result<Self> {
+        let mut identity = what.identity();
+        let (start, standing) = what.begin(&mut identity)?;
         if !matches!(start, Start::Anew) {
             return Err(Error::NotOnTeam {
                 what: "resuming",
@@ -60,8 +60,8 @@ impl Begun {
         // A pass reads the result of the pass before.
         let sets = passes.min(2) as usize;
         let mut of_fields = Vec::new();
-        for (path, input) in keep.target.paths().iter().zip(keep.inputs) {
-            let (_, bytes) = input.file();
+        for (path, input) in what.target.paths().iter().zip(what.inputs) {
+            let (_, bytes) = input.file(what.target.npy);
             let files = SharedNewFile::create_several(path, bytes, creator, sets)?;
             of_fields.push(files.into_iter());
         }
@@ -83,7 +83,7 @@ impl Begun {
         target: &Target,
         set: &Set,
         report: &SweepReport,
-        (settings, share): (&Settings, &Share),
+        (settings, share, dims): (&Settings, &Share, Vec<usize>),
         sums: Vec<u64>,
     ) -> Result<()> {
         self.identity.check_inputs()?;
@@ -105,7 +105,7 @@ impl Begun {
         let pending = Pending {
             kind: Kind::New(files),
             npy: target.npy,
-            shape: None,
+            dims,
             identity: self.identity,
             made: report.made(settings.tolerance),
             sums,
@@ -138,7 +138,7 @@ pub(super) fn open(target: &Target, names: &[u8], opener: &str) -> Result<(Vec<S
 pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
     for set in sets {
         for ((file, path), input) in set.iter().zip(inputs) {
-            let (header, _) = input.file();
+            let (header, _) = input.file(true);
             file.write_all_at(&header, 0).map_err(|source| failed("write", path, source))?;
         }
     }
@@ -166,7 +166,7 @@ pub(super) fn sums(
     let mine = part(rank).start * unit..(part(rank).end * unit).min(slabs);
     let read = inputs.iter().zip(set).map(|(input, (file, path))| {
         let file = DirectFile::of(file, path, false)?;
-        let place = (input.start(), input.slab_bytes());
+        let place = (input.start(true), input.slab_bytes());
         let sums = SlabSums::of_file(&file, place, (unit, slabs), mine.clone(), monitor)?;
         Ok(sums.values().to_vec())
     });

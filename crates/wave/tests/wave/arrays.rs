@@ -133,7 +133,7 @@ fn a_run_goes_on_after_the_last_pass_of_a_killed_one() {
         assert!(matches!(fewer, Error::Fewer { asked, .. } if asked == done - 1), "{fewer}");
         let (pending, report) = work.resume(9).unwrap();
         assert_eq!((report.resumed, report.iterations), (done, 9));
-        assert!(pending.array(2).is_err() && pending.matrix::<f64>().is_err());
+        assert!(pending.array(2).is_err() && pending.matrix::<f32>().is_err());
         pending.commit().unwrap();
         work.check(9);
     }

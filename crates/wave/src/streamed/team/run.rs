@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
+use syncline_store::array::ArraySource;
 use syncline_store::columns::{ColumnWriter, Share as FileShare, UnitSums};
 use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Made};
@@ -23,17 +24,18 @@ use super::whole::Whole;
 use super::{link, plan};
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
+use crate::run::Done;
 use crate::run::target::{Leftovers, Target};
 use crate::streamed::data::{Held, Source};
-use crate::streamed::keep::{identity, input, taken};
 use crate::streamed::pass::{Spent, Waves};
 use crate::streamed::plan::StreamPlan;
-use crate::streamed::run::{Arrays, Done, question_for};
+use crate::streamed::run::{Arrays, question_for};
 use crate::strip::Ring;
 use crate::strip::cut::Cuts;
 use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::Chain;
-use crate::sweep::{Settings, SweepReport};
+use crate::sweep::matrices::{identity, taken};
+use crate::sweep::{Settings, SweepPlan, SweepReport};
 use crate::{Error, Result, facts};
 
 /// The first word of a sweep. Another collective call begins with another word, but by chance.
@@ -132,7 +134,11 @@ fn agree<E: Real>(
         plan => plan,
     };
     let plan = all(me, plan)?;
-    facts::streamed(settings, kernel.name(), arrays, &plan, question.disk);
+    let (shape, coefficients) = (arrays.field.shape(), arrays.coefficients.len());
+    let (dims, layout) = (&[shape.rows, shape.cols], Layout::RowMajor);
+    let data = facts::Data { dims, element: E::TYPE, coefficients, layout };
+    let streamed = SweepPlan::Streamed(plan);
+    facts::streamed(settings, kernel.name(), &data, &streamed, question.disk);
     Ok(Agreed { begun, held, versions, groups, plan, threads: question.threads })
 }
 
@@ -235,7 +241,8 @@ impl Agreed {
         let (done, last) = stages.passes(me, outputs)?;
         let spent = &spent.of_all(me)?;
         let workers = (threads * me.size()) as u64;
-        Ok((done.report(*plan, workers, spent, begun.elapsed()), last))
+        let plan = SweepPlan::Streamed(*plan);
+        Ok((done.report(plan, workers, spent, begun.elapsed()), last))
     }
 }
 
@@ -330,7 +337,7 @@ impl Begin {
         let count = plan.passes.min(2) as usize;
         let files = SharedNewFile::create_several(&target.path, bytes, &me.place(), count)?;
         let replaces_any = target.leftovers == Leftovers::Discard;
-        Ok(Begin { files, identity: identity(arrays, target)?, standing, replaces_any })
+        Ok(Begin { files, identity: identity(settings, arrays, target)?, standing, replaces_any })
     }
 
     /// Returns the names of the files, as a message.
@@ -434,7 +441,7 @@ impl<E: Real> Stages<'_, E> {
             );
             let unchanged = || {
                 let mut inputs = self.arrays.on_file();
-                inputs.try_for_each(|(_, matrix)| input(matrix).map(|_| ()))?;
+                inputs.try_for_each(|(_, matrix)| ArraySource::of_matrix(matrix).map(drop))?;
                 let mut files = outputs.files.iter();
                 files.try_for_each(|open| check_named(open.direct.name()))?;
                 self.arrays.check_versions(self.versions)
@@ -445,7 +452,7 @@ impl<E: Real> Stages<'_, E> {
                 let expected = written.exchange(me, &sums);
                 before = Some((written, all(me, expected)?));
             }
-            done.take(settings, levels, Vec::new());
+            done.take(levels, Vec::new(), None, 1);
             last = next;
             let own = settings.monitor.own();
             let of_all = [me.gather(own[0])?, me.gather(own[1])?];

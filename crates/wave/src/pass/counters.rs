@@ -1,13 +1,13 @@
 //! A pass without locks: the plain reference for its order, and the competitor in a measurement.
 //!
 //! # Contract
-//! [`pass`] does what [`Stream::pass`] does with data in memory: the same pieces of the same bands.
-//! But all ordering is in one counter of finished pieces per band, as a hand-written implementation
-//! of this one pipeline would have it:
+//! [`pass`] does what [`Pass::run`](super::Pass::run) does with one engine and data in memory: the
+//! same pieces of the same bands. But all ordering is in one counter of finished pieces per band, as
+//! a hand-written implementation of this one pipeline would have it:
 //!
 //! ```text
-//! band p, piece c, waits for      counter[p - 1] >= c + 2 (or all pieces)
-//! band p, before its first piece  counter[p - slots] = all pieces
+//! band p, piece c, waits for       counter[p - 1] >= c + 1 + ahead (or all pieces)
+//! band p, before its first piece   counter[p - flight] = all pieces
 //! ```
 //! A thread claims the next unclaimed band and processes it from left to right; it spins, then
 //! yields.
@@ -16,48 +16,35 @@
 //! Per piece: a store, and a load of the neighbour's counter, which transfers a cache line when
 //! both bands are in flight.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use syncline_store::Shape;
+use syncline_store::{ElementType, Shape};
 
-use super::super::data::{Outgoing, Sink, Source, all_rows};
-use super::super::plan::{Question, StreamPlan};
-use super::{Run, Stream, Waves};
+use super::{Pass, Sink, Source, pieces};
+use crate::engine::{Crossing, Engine, Job, Slabs};
+use crate::engines::strips::ByStrips;
 use crate::kernel::Typed;
-use crate::lanes::{Lanes, Real};
-use crate::strip::pack::Rows;
+use crate::lanes::Lanes;
+use crate::pass::sums::PassSums;
+use crate::run::scheme::{Extent, Scheme};
+use crate::streamed::Spent;
+use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::tests::numbers;
 use crate::{Stencil, kernels::Lk23, monitor::Monitor};
 
-/// Updates the field `levels` times on the way from the first source to `rows`.
-fn pass<E: Real>(
-    stream: &mut Stream<'_, E>,
-    levels: u64,
-    sources: &[Source<'_, E>],
-    rows: Rows<E>,
+/// Runs all pieces of an engine.
+fn pass(
+    (engine, piece): (&dyn Engine, usize),
+    (slabs_in, slabs_out): (&[Slabs], &[Slabs]),
+    threads: usize,
+    monitor: &Monitor,
 ) {
-    let panels = std::mem::take(&mut stream.panels);
-    let outgoing = || {
-        Outgoing::new(&Sink::Memory(rows), stream.ghosts, 0, rows.right)
-            .expect("no buffer to allocate")
-    };
-    let outs: Vec<_> = panels.iter().map(|_| Mutex::new(outgoing())).collect();
-    let (chain, mut norms) = (stream.chain(levels), Vec::new());
-    let run = Run {
-        stream,
-        sources,
-        expected: None,
-        pieces: stream.pieces(&chain),
-        slots: panels.len(),
-        waves: Waves::new(stream.kernel, &stream.plan, usize::MAX, &stream.spent),
-        norms: Mutex::new(&mut norms),
-        chain,
-    };
-    let (bands, pieces, slots) = (run.chain.bands(), run.pieces, run.slots);
+    let (bands, flight) = (engine.bands().count(), engine.bands().flight);
+    let pieces = pieces(engine.walk(), None, piece);
     let done: Vec<_> = (0..bands).map(|_| AtomicUsize::new(0)).collect();
     // Acquire: pairs with the Release below, and makes the values of those pieces visible.
     let wait = |band: usize, pieces: usize| {
@@ -70,28 +57,29 @@ fn pass<E: Real>(
     // Relaxed: which thread claims a band does not matter.
     let next = AtomicUsize::new(0);
     let work = || {
+        let mut worker = engine.worker().expect("memory for a thread");
         while let Some(band) = Some(next.fetch_add(1, Relaxed)).filter(|&band| band < bands) {
-            if band >= slots {
-                wait(band - slots, pieces);
+            if band >= flight {
+                wait(band - flight, pieces.len());
             }
-            let mut out = outs[band % slots].lock().unwrap_or_else(PoisonError::into_inner);
-            for piece in 0..pieces {
+            for (c, &range) in pieces.iter().enumerate() {
                 if band > 0 {
-                    wait(band - 1, (piece + 2).min(pieces));
+                    wait(band - 1, (c + 1 + engine.ahead()).min(pieces.len()));
                 }
-                run.wave(&mut out, &panels[band % slots], band, piece).expect("a piece in memory");
+                let job = Job { band, range, slabs_in, slabs_out, monitor };
+                // SAFETY: the counters keep the order of pieces and bands that the engine needs;
+                // the slabs are whole arrays, of which only the result is written.
+                unsafe { worker.piece(&job, &mut Crossing::default(), None) };
                 // Release: pairs with the Acquire of `wait`.
-                done[band].store(piece + 1, Release);
+                done[band].store(c + 1, Release);
             }
         }
     };
     thread::scope(|scope| {
-        (0..stream.threads).for_each(|_| {
+        (0..threads).for_each(|_| {
             scope.spawn(work);
         });
     });
-    drop(run);
-    stream.panels = panels;
 }
 
 /// A sweep of one pass in memory.
@@ -130,19 +118,44 @@ impl Case {
     /// Writes the final field to `result`; returns the seconds of the pass.
     fn run(&self, by_counters: bool, result: &mut [f64]) -> f64 {
         let Shape { rows, cols } = self.shape;
-        let all = |values: &[f64]| all_rows(values.as_ptr().cast_mut(), rows, cols);
-        let sources: Vec<_> = self.arrays.iter().map(|a| Source::Memory(all(a))).collect();
-        let place = all_rows(result.as_mut_ptr(), rows, cols);
-        let (monitor, how) = (Monitor::default(), (self.threads, false));
-        let mut stream = Stream::new(&Typed(&Lk23), self.plan, self.shape, how, &monitor, &sources)
-            .expect("memory for the ring");
+        let slabs = |start: *const f64| Slabs {
+            start: start.cast_mut().cast(),
+            first: 0,
+            pitch: cols * size_of::<f64>(),
+        };
+        let slabs_in: Vec<_> = self.arrays.iter().map(|array| slabs(array.as_ptr())).collect();
+        let out = slabs(result.as_mut_ptr());
+        let scheme = ByStrips::<f64>::new(Arc::new(Typed(&Lk23)), self.plan, self.shape);
+        let (levels, dims) = (self.levels as usize, [rows, 1, cols]);
+        let extent = Extent { dims, wanted: 0..rows, levels, before: 0 };
+        let elements = [ElementType::Float64; 6];
+        let engines = scheme.engines(&extent, &elements, &[None; 5], &None).expect("memory");
+        let monitor = Monitor::default();
         let begin = Instant::now();
         if by_counters {
-            pass(&mut stream, self.levels, &sources, place);
+            let engine = (&*engines[0].0, engines[0].1);
+            pass(engine, (&slabs_in, &[out]), self.threads, &monitor);
         } else {
-            stream
-                .pass(self.levels, &sources, Sink::Memory(place), None, &[])
-                .expect("a pass in memory");
+            let sources: Vec<_> = slabs_in.iter().map(|slabs| Source::Memory(*slabs)).collect();
+            let (sinks, mut sums) = (vec![Sink::Memory(out)], PassSums::default());
+            let pass = Pass {
+                sources: &sources,
+                elements: &elements,
+                fields: 1,
+                dims,
+                first: 0,
+                own: 0..rows,
+                up: false,
+                threads: self.threads,
+                norm: false,
+                monitor: &monitor,
+                around: None,
+                spent: &Spent::default(),
+                expected: None,
+                before: 0,
+                team: None,
+            };
+            pass.run(&engines, sinks, &mut sums, None).expect("a pass in memory");
         }
         begin.elapsed().as_secs_f64()
     }

@@ -19,6 +19,7 @@
 //! # Errors
 //! A value whose encoding exceeds the bound, a type that refuses, and bytes that are no value of
 //! the type are errors of the task that has the grant. A length beyond the bound is not trusted.
+//! Bytes of a faulty member take neither memory nor stack (see `syncline_wire`).
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use syncline_wire::{Error, decode, encode, write_slice};
 
 use crate::location::{Bytes, Core, Location, Value};
 
@@ -83,13 +85,13 @@ trait Codec: Send + Sync {
     ///
     /// # Safety
     /// The location is alive, and no thread writes the value meanwhile.
-    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>>;
+    unsafe fn encode_own(&self) -> Result<Vec<u8>, Error>;
 
     /// Decodes into the location's own value.
     ///
     /// # Safety
     /// The location is alive, and no other thread accesses the value meanwhile.
-    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()>;
+    unsafe fn decode_own(&self, bytes: &[u8]) -> Result<(), Error>;
 
     /// Returns a copy without a value.
     fn vacant(&self) -> Box<dyn Slot>;
@@ -102,13 +104,13 @@ trait Slot: Send {
     ///
     /// # Safety
     /// No reference to the copy exists.
-    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()>;
+    unsafe fn decode(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Encodes the copy into `to`, or into a vector if it does not fit.
+    /// Encodes the copy into `to`, and returns the number of its bytes, which may be too many.
     ///
     /// # Safety
     /// The copy has a value, and no exclusive reference to it exists.
-    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>>;
+    unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error>;
 }
 
 struct Own<T>(*mut T);
@@ -119,12 +121,12 @@ unsafe impl<T: Send> Send for Own<T> {}
 unsafe impl<T: Send> Sync for Own<T> {}
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Own<T> {
-    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>> {
+    unsafe fn encode_own(&self) -> Result<Vec<u8>, Error> {
         // SAFETY: the caller guarantees that the value is alive and is not written.
-        postcard::to_stdvec(unsafe { &*self.0 })
+        encode(unsafe { &*self.0 })
     }
 
-    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()> {
+    unsafe fn decode_own(&self, bytes: &[u8]) -> Result<(), Error> {
         let value = decode(bytes)?;
         // SAFETY: the caller guarantees that the value is alive and is not accessed.
         unsafe { *self.0 = value };
@@ -151,7 +153,7 @@ impl<T: Serialize + DeserializeOwned + Send> Slot for Decoded<T> {
         self.value.get().cast()
     }
 
-    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+    unsafe fn decode(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let value = decode(bytes)?;
         let to = self.value.get().cast::<T>();
         // SAFETY: `to` is the memory of the copy, which has a value if `full`; the caller
@@ -161,14 +163,10 @@ impl<T: Serialize + DeserializeOwned + Send> Slot for Decoded<T> {
         Ok(())
     }
 
-    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>> {
+    unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error> {
         // SAFETY: the caller guarantees that the copy has a value and is not written.
         let value = unsafe { &*self.value.get().cast::<T>() };
-        match postcard::to_slice(value, to) {
-            Ok(used) => Ok(Ok(used.len())),
-            Err(postcard::Error::SerializeBufferFull) => Ok(Err(postcard::to_stdvec(value)?.len())),
-            Err(error) => Err(error),
-        }
+        write_slice(value, to)
     }
 }
 
@@ -181,11 +179,6 @@ impl<T> Drop for Decoded<T> {
     }
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> postcard::Result<T> {
-    let (value, rest) = postcard::take_from_bytes(bytes)?;
-    if rest.is_empty() { Ok(value) } else { Err(postcard::Error::DeserializeBadEncoding) }
-}
-
 impl<T> Location<T> {
     /// Creates a location that owns a value of any type that serde serialises. In a run [on a
     /// team](crate::Checked::run_on), tasks of any members use it.
@@ -196,9 +189,10 @@ impl<T> Location<T> {
     /// task has a decoded copy for each of its requests. The copy is decoded when another task has
     /// written a new version, and encoded after each round that writes. A value that takes more
     /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
-    /// the value (as a cell inside it would allow): other tasks do not see the change. A value is
-    /// decoded by recursion: one that is nested thousands deep, such as a linked list, can overflow
-    /// the stack of a worker.
+    /// the value (as a cell inside it would allow): other tasks do not see the change. Bytes that
+    /// do not decode are an error of the task that has the grant. So are values that are nested
+    /// deeper than 256 levels, as a linked list is, or have more than 65 536 elements that take no
+    /// bytes.
     ///
     /// ```
     /// use syncline_fabric::Team;
@@ -324,10 +318,14 @@ impl WireCopy {
         version: Version,
         to: &mut [u8],
     ) -> Result<(), WireError> {
+        let room = &mut to[HEADER..];
+        let most = room.len();
         // SAFETY: the caller guarantees that the copy has a value and is not written.
-        let used = unsafe { self.slot.encode(&mut to[HEADER..]) };
+        let used = unsafe { self.slot.encode(room) };
         let used = used.map_err(|error| refused(location, error.to_string()))?;
-        let used = used.map_err(|bytes| wire.long(location, bytes))?;
+        if used > most {
+            return Err(wire.long(location, used));
+        }
         set_header(to, used, version);
         self.version = Some(version);
         Ok(())
@@ -336,7 +334,7 @@ impl WireCopy {
 
 /// Calls the `Serialize` or `Deserialize` of a type; returns the reason why it fails, which may be
 /// a panic. Outside of bodies a panic would leave the other members waiting.
-fn without_panic<R>(call: impl FnOnce() -> postcard::Result<R>) -> Result<R, String> {
+fn without_panic<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(panic) => Err(format!("it panicked: {}", crate::run::message(&*panic))),
@@ -401,6 +399,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nested_bytes_take_no_stack() {
+        #[derive(serde::Deserialize, Serialize)]
+        struct Chain(Option<Box<Chain>>);
+
+        let mut own = Chain(None);
+        let wire = Wire::new(&raw mut own, 1 << 20);
+        let mut bytes = vec![1; wire.len()];
+        set_header(&mut bytes, 1 << 20, (1, 1));
+        // SAFETY: no reference to the copy exists.
+        let error = unsafe { wire.copy().load("chain", &bytes) }.unwrap_err();
+        assert!(error.to_string().contains("nested deeper than 256 levels"), "{error}");
     }
 
     #[test]

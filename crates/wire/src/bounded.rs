@@ -19,7 +19,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use crate::wire::{MAX_NESTING, WireError};
+use crate::{Error, MAX_NESTING};
 
 /// The number of elements that may take no bytes.
 const FREE_ELEMENTS: usize = 65_536;
@@ -69,7 +69,7 @@ impl Limits {
 
 const _: () = assert!(MAX_NESTING == 256, "the message says so");
 
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let limits = Limits {
         nesting: Cell::new(MAX_NESTING),
         elements: Cell::new(bytes.len() + FREE_ELEMENTS),
@@ -80,12 +80,12 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
     let value =
         T::deserialize(Guarded { inner: &mut deserializer, limits: &limits }).map_err(|error| {
             let why = limits.exceeded.get().map_or_else(|| reason(&error), str::to_owned);
-            WireError::Undecodable { why }
+            Error::Undecodable(why)
         })?;
     match deserializer.finalize().map(<[u8]>::len) {
         Ok(0) => Ok(value),
-        Ok(bytes) => Err(WireError::Trailing { bytes }),
-        Err(error) => Err(WireError::Undecodable { why: reason(&error) }),
+        Ok(bytes) => Err(Error::Trailing(bytes)),
+        Err(error) => Err(Error::Undecodable(reason(&error))),
     }
 }
 

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_memory::room::Size;
-use syncline_wire::Output;
 
 pub use bulk::Bulk;
 pub use numbers::{Number, Numbers};
@@ -189,18 +188,12 @@ pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError
 /// Writes a value into a message.
 #[inline]
 pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(), WireError> {
-    bulk::writing(|| syncline_wire::write(value, draft))
-}
-
-impl Output for Draft<'_> {
-    type Error = WireError;
-
-    #[inline]
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), WireError> {
-        Draft::extend(self, bytes)?;
-        bulk::written(self.len());
+    let put = |bytes: &[u8]| {
+        draft.extend(bytes)?;
+        bulk::written(draft.len());
         Ok(())
-    }
+    };
+    bulk::writing(|| syncline_wire::write(value, put))
 }
 
 /// Decodes a value from bytes that may be invalid.

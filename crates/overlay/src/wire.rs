@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use syncline_wire::{Error, decode, encode, write_slice};
+use syncline_wire::{Error, decode, write_slice};
 
 use crate::location::{Bytes, Core, Location, Value};
 
@@ -77,105 +77,73 @@ pub(crate) type Version = (u64, u64);
 /// The encoding of a location's value.
 pub(crate) struct Wire {
     pub(crate) bound: usize,
-    codec: Box<dyn Codec>,
+    own: Box<dyn Place>,
 }
 
-trait Codec: Send + Sync {
-    /// Encodes the location's own value.
-    ///
-    /// # Safety
-    /// The location is alive, and no thread writes the value meanwhile.
-    unsafe fn encode_own(&self) -> Result<Vec<u8>, Error>;
-
-    /// Decodes into the location's own value.
-    ///
-    /// # Safety
-    /// The location is alive, and no other thread accesses the value meanwhile.
-    unsafe fn decode_own(&self, bytes: &[u8]) -> Result<(), Error>;
-
-    /// Returns a copy without a value.
-    fn vacant(&self) -> Box<dyn Slot>;
-}
-
-trait Slot: Send {
+/// A value of the location's type, at an address that does not change.
+trait Place: Send + Sync {
     fn address(&self) -> *mut u8;
 
-    /// Decodes into the copy.
+    /// Encodes the value into `to`, and returns the number of its bytes, which may be too many.
     ///
     /// # Safety
-    /// No reference to the copy exists.
-    unsafe fn decode(&mut self, bytes: &[u8]) -> Result<(), Error>;
-
-    /// Encodes the copy into `to`, and returns the number of its bytes, which may be too many.
-    ///
-    /// # Safety
-    /// The copy has a value, and no exclusive reference to it exists.
+    /// There is a value, it is alive, and no exclusive reference to it exists.
     unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error>;
+
+    /// Decodes the value. `full`: in place of another one.
+    ///
+    /// # Safety
+    /// The place is alive, no reference to it exists, and it has a value if it is `full`.
+    unsafe fn decode(&self, bytes: &[u8], full: bool) -> Result<(), Error>;
+
+    /// Drops the value.
+    ///
+    /// # Safety
+    /// As for [`decode`](Self::decode). There is a value, which is not used any more.
+    unsafe fn clear(&self);
+
+    /// Returns a place of its own, without a value.
+    fn vacant(&self) -> Box<dyn Place>;
 }
 
-struct Own<T>(*mut T);
+/// The place of a value; `_own`: its memory, if that is not the location's.
+struct Typed<T> {
+    at: *mut T,
+    _own: Option<Arc<UnsafeCell<MaybeUninit<T>>>>,
+}
 
-// SAFETY: the address is dereferenced only by functions whose callers have the access of a grant.
-unsafe impl<T: Send> Send for Own<T> {}
+// SAFETY: the address is dereferenced only by functions whose callers have the access of a grant,
+// or own the place.
+unsafe impl<T: Send> Send for Typed<T> {}
 // SAFETY: as for `Send`.
-unsafe impl<T: Send> Sync for Own<T> {}
+unsafe impl<T: Send> Sync for Typed<T> {}
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Own<T> {
-    unsafe fn encode_own(&self) -> Result<Vec<u8>, Error> {
-        // SAFETY: the caller guarantees that the value is alive and is not written.
-        encode(unsafe { &*self.0 })
-    }
-
-    unsafe fn decode_own(&self, bytes: &[u8]) -> Result<(), Error> {
-        let value = decode(bytes)?;
-        // SAFETY: the caller guarantees that the value is alive and is not accessed.
-        unsafe { *self.0 = value };
-        Ok(())
-    }
-
-    fn vacant(&self) -> Box<dyn Slot> {
-        let value = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
-        Box::new(Decoded { value, full: false })
-    }
-}
-
-/// A decoded copy at an address that does not change.
-struct Decoded<T> {
-    value: Arc<UnsafeCell<MaybeUninit<T>>>,
-    full: bool,
-}
-
-// SAFETY: the copy is the only owner of the value, so it is sent with it.
-unsafe impl<T: Send> Send for Decoded<T> {}
-
-impl<T: Serialize + DeserializeOwned + Send> Slot for Decoded<T> {
+impl<T: Serialize + DeserializeOwned + Send + 'static> Place for Typed<T> {
     fn address(&self) -> *mut u8 {
-        self.value.get().cast()
-    }
-
-    unsafe fn decode(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let value = decode(bytes)?;
-        let to = self.value.get().cast::<T>();
-        // SAFETY: `to` is the memory of the copy, which has a value if `full`; the caller
-        // guarantees that no reference to it exists.
-        unsafe { if self.full { *to = value } else { to.write(value) } };
-        self.full = true;
-        Ok(())
+        self.at.cast()
     }
 
     unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error> {
-        // SAFETY: the caller guarantees that the copy has a value and is not written.
-        let value = unsafe { &*self.value.get().cast::<T>() };
-        write_slice(value, to)
+        // SAFETY: the caller guarantees that there is a value, which is alive and is not written.
+        write_slice(unsafe { &*self.at }, to)
     }
-}
 
-impl<T> Drop for Decoded<T> {
-    fn drop(&mut self) {
-        if self.full {
-            // SAFETY: the copy has a value, and with its owner all references have ended.
-            unsafe { self.value.get().cast::<T>().drop_in_place() };
-        }
+    unsafe fn decode(&self, bytes: &[u8], full: bool) -> Result<(), Error> {
+        let value = decode(bytes)?;
+        // SAFETY: the caller guarantees that the place is alive, is not accessed, and has a value
+        // if it is `full`.
+        unsafe { if full { *self.at = value } else { self.at.write(value) } };
+        Ok(())
+    }
+
+    unsafe fn clear(&self) {
+        // SAFETY: the caller guarantees that there is a value, which is not used any more.
+        unsafe { self.at.drop_in_place() };
+    }
+
+    fn vacant(&self) -> Box<dyn Place> {
+        let own = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
+        Box::new(Typed { at: own.get().cast::<T>(), _own: Some(own) })
     }
 }
 
@@ -235,7 +203,7 @@ impl Wire {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        Wire { bound, codec: Box::new(Own(value)) }
+        Wire { bound, own: Box::new(Typed { at: value, _own: None }) }
     }
 
     /// The bytes of the encoded value in the memory of a host, with the header.
@@ -249,13 +217,29 @@ impl Wire {
     /// The location is alive, and no thread writes its value meanwhile.
     pub(crate) unsafe fn put(&self, location: &str, to: &mut [u8]) -> Result<(), WireError> {
         // SAFETY: the caller guarantees that the location is alive and its value is not written.
-        let bytes = without_panic(|| unsafe { self.codec.encode_own() });
-        let bytes = bytes.map_err(|reason| refused(location, reason))?;
-        if bytes.len() > self.bound {
-            return Err(self.long(location, bytes.len()));
+        let encode = |to: &mut [u8]| without_panic(|| unsafe { self.own.encode(to) });
+        self.fill(location, (0, 0), to, encode)
+    }
+
+    /// Encodes a value by `encode`, as this version.
+    fn fill(
+        &self,
+        location: &str,
+        version: Version,
+        to: &mut [u8],
+        encode: impl FnOnce(&mut [u8]) -> Result<usize, String>,
+    ) -> Result<(), WireError> {
+        let room = &mut to[HEADER..];
+        let most = room.len();
+        let location = || location.to_owned();
+        let bytes =
+            encode(room).map_err(|reason| WireError::Refused { location: location(), reason })?;
+        if bytes > most {
+            return Err(WireError::Long { location: location(), bytes, bound: self.bound });
         }
-        to[HEADER..][..bytes.len()].copy_from_slice(&bytes);
-        set_header(to, bytes.len(), (0, 0));
+        for (word, at) in [bytes as u64, version.0, version.1].into_iter().zip(to.chunks_mut(8)) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
         Ok(())
     }
 
@@ -266,30 +250,27 @@ impl Wire {
     pub(crate) unsafe fn take(&self, location: &str, from: &[u8]) -> Result<(), WireError> {
         let (bytes, _) = parse(location, from)?;
         // SAFETY: the caller guarantees that the location is alive and its value is not accessed.
-        let taken = without_panic(|| unsafe { self.codec.decode_own(bytes) });
+        let taken = without_panic(|| unsafe { self.own.decode(bytes, true) });
         taken.map_err(|reason| undecodable(location, reason))
-    }
-
-    fn long(&self, location: &str, bytes: usize) -> WireError {
-        WireError::Long { location: location.to_owned(), bytes, bound: self.bound }
     }
 
     /// Returns a copy for a request of a task, without a value.
     pub(crate) fn copy(&self) -> WireCopy {
-        WireCopy { slot: self.codec.vacant(), version: None }
+        WireCopy { place: self.own.vacant(), version: None }
     }
 }
 
 /// The decoded copy of a request.
 pub(crate) struct WireCopy {
-    slot: Box<dyn Slot>,
+    place: Box<dyn Place>,
+    /// None as long as there is no value.
     version: Option<Version>,
 }
 
 impl WireCopy {
     /// The address of the value, which is valid after the first [`load`](Self::load).
     pub(crate) fn address(&self) -> *mut u8 {
-        self.slot.address()
+        self.place.address()
     }
 
     /// Decodes the value, unless the copy has this version.
@@ -299,8 +280,9 @@ impl WireCopy {
     pub(crate) unsafe fn load(&mut self, location: &str, from: &[u8]) -> Result<(), WireError> {
         let (bytes, version) = parse(location, from)?;
         if self.version != Some(version) {
-            // SAFETY: the caller guarantees that no reference to the copy exists.
-            unsafe { self.slot.decode(bytes) }
+            // SAFETY: the caller guarantees that no reference to the copy exists, which has a value
+            // if it has a version.
+            unsafe { self.place.decode(bytes, self.version.is_some()) }
                 .map_err(|error| undecodable(location, error.to_string()))?;
             self.version = Some(version);
         }
@@ -318,17 +300,20 @@ impl WireCopy {
         version: Version,
         to: &mut [u8],
     ) -> Result<(), WireError> {
-        let room = &mut to[HEADER..];
-        let most = room.len();
         // SAFETY: the caller guarantees that the copy has a value and is not written.
-        let used = unsafe { self.slot.encode(room) };
-        let used = used.map_err(|error| refused(location, error.to_string()))?;
-        if used > most {
-            return Err(wire.long(location, used));
-        }
-        set_header(to, used, version);
+        let encode = |to: &mut [u8]| unsafe { self.place.encode(to) }.map_err(|e| e.to_string());
+        wire.fill(location, version, to, encode)?;
         self.version = Some(version);
         Ok(())
+    }
+}
+
+impl Drop for WireCopy {
+    fn drop(&mut self) {
+        if self.version.is_some() {
+            // SAFETY: the copy has a value, and with its owner all references have ended.
+            unsafe { self.place.clear() };
+        }
     }
 }
 
@@ -341,18 +326,8 @@ fn without_panic<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, String
     }
 }
 
-fn refused(location: &str, reason: String) -> WireError {
-    WireError::Refused { location: location.to_owned(), reason }
-}
-
 fn undecodable(location: &str, reason: String) -> WireError {
     WireError::Undecodable { location: location.to_owned(), reason }
-}
-
-fn set_header(to: &mut [u8], len: usize, (task, rounds): Version) {
-    for (word, at) in [len as u64, task, rounds].into_iter().zip(to.chunks_exact_mut(8)) {
-        at.copy_from_slice(&word.to_le_bytes());
-    }
 }
 
 /// Returns the number of bytes of an encoded value with its header; damaged ones have any number.
@@ -409,7 +384,7 @@ mod tests {
         let mut own = Chain(None);
         let wire = Wire::new(&raw mut own, 1 << 20);
         let mut bytes = vec![1; wire.len()];
-        set_header(&mut bytes, 1 << 20, (1, 1));
+        bytes[..8].copy_from_slice(&(1_u64 << 20).to_le_bytes());
         // SAFETY: no reference to the copy exists.
         let error = unsafe { wire.copy().load("chain", &bytes) }.unwrap_err();
         assert!(error.to_string().contains("nested deeper than 256 levels"), "{error}");

@@ -13,7 +13,9 @@ mod bounded;
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+
+#[doc(hidden)]
+pub use bounded::decode;
 
 /// The maximum nesting depth of a value: structures, sequences and the like inside one another.
 #[doc(hidden)]
@@ -42,30 +44,20 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A place for the bytes of a value.
-#[doc(hidden)]
-pub trait Output {
-    /// The reason why the place has no room, or the value is not encoded.
-    type Error: From<Error>;
-
-    /// Appends bytes.
-    ///
-    /// # Errors
-    /// If there is no room.
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
-}
-
-/// Appends the bytes of a value to an output.
+/// Calls `put` with the bytes of a value, one piece after the other.
 ///
 /// # Errors
-/// [`Error::Refused`], and the error of the output.
+/// [`Error::Refused`], and the first error of `put`.
 #[doc(hidden)]
 #[inline]
-pub fn write<O: Output>(value: &impl Serialize, output: &mut O) -> Result<(), O::Error> {
-    let mut serializer = postcard::Serializer { output: Flavor { output, full: None } };
+pub fn write<E: From<Error>>(
+    value: &impl Serialize,
+    put: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut serializer = postcard::Serializer { output: Flavor { put, failed: None } };
     let written = value.serialize(&mut serializer);
-    match (serializer.output.full, written) {
-        (Some(full), _) => Err(full),
+    match (serializer.output.failed, written) {
+        (Some(failed), _) => Err(failed),
         (None, written) => written.map_err(|why| Error::Refused(why.to_string()).into()),
     }
 }
@@ -77,9 +69,15 @@ pub fn write<O: Output>(value: &impl Serialize, output: &mut O) -> Result<(), O:
 /// [`Error::Refused`].
 #[doc(hidden)]
 pub fn write_slice(value: &impl Serialize, to: &mut [u8]) -> Result<usize, Error> {
-    let mut slice = Slice { to, len: 0 };
-    write(value, &mut slice)?;
-    Ok(slice.len)
+    let mut len = 0;
+    let put = |bytes: &[u8]| {
+        if let Some(room) = to.get_mut(len..).and_then(|to| to.get_mut(..bytes.len())) {
+            room.copy_from_slice(bytes);
+        }
+        len += bytes.len();
+        Ok(())
+    };
+    write(value, put).map(|()| len)
 }
 
 /// Returns the bytes of a value.
@@ -91,48 +89,14 @@ pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Error> {
     postcard::to_stdvec(value).map_err(|why| Error::Refused(why.to_string()))
 }
 
-/// Decodes a value from bytes that may be invalid.
-///
-/// No memory is reserved for more elements than there are bytes before the elements are decoded,
-/// and all sequences and maps together have no more elements than there are bytes, plus 65 536 that
-/// take no bytes. So the memory of a value is bounded by a multiple of the size of its largest
-/// element.
-///
-/// # Errors
-/// [`Error::Undecodable`], [`Error::Trailing`].
-#[doc(hidden)]
-#[inline]
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    bounded::decode(bytes)
+/// The flavor by which postcard calls a function.
+struct Flavor<F, E> {
+    put: F,
+    /// The error of the function: postcard has one of its own.
+    failed: Option<E>,
 }
 
-/// A slice that counts the bytes for which it has no room.
-struct Slice<'a> {
-    to: &'a mut [u8],
-    len: usize,
-}
-
-impl Output for Slice<'_> {
-    type Error = Error;
-
-    #[inline]
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if let Some(room) = self.to.get_mut(self.len..).and_then(|to| to.get_mut(..bytes.len())) {
-            room.copy_from_slice(bytes);
-        }
-        self.len += bytes.len();
-        Ok(())
-    }
-}
-
-/// The flavor by which postcard writes into an output.
-struct Flavor<'o, O: Output> {
-    output: &'o mut O,
-    /// The reason why there is no room, if there is none: postcard has only one error.
-    full: Option<O::Error>,
-}
-
-impl<O: Output> postcard::ser_flavors::Flavor for Flavor<'_, O> {
+impl<E, F: FnMut(&[u8]) -> Result<(), E>> postcard::ser_flavors::Flavor for Flavor<F, E> {
     type Output = ();
 
     #[inline]
@@ -142,8 +106,8 @@ impl<O: Output> postcard::ser_flavors::Flavor for Flavor<'_, O> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.output.extend(bytes).map_err(|full| {
-            self.full = Some(full);
+        (self.put)(bytes).map_err(|failed| {
+            self.failed = Some(failed);
             postcard::Error::SerializeBufferFull
         })
     }

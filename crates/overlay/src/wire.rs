@@ -30,42 +30,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_wire::{Error, decode, write_slice};
 
-use crate::location::{Bytes, Core, Location, Value};
-
-/// The reason why a value of a location was not encoded or decoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The encoded value is longer than the bound of the location.
-    #[error("the value of location '{location}' takes {bytes} bytes, and its bound is {bound}")]
-    Long {
-        /// The location.
-        location: String,
-        /// The length of the encoded value.
-        bytes: usize,
-        /// The bound.
-        bound: usize,
-    },
-    /// The type's `Serialize` refuses the value.
-    #[error("the value of location '{location}' cannot be serialised: {reason}")]
-    Refused {
-        /// The location.
-        location: String,
-        /// The error of the type.
-        reason: String,
-    },
-    /// The bytes are not a value of the type.
-    #[error(
-        "the bytes of location '{location}' are not a value of its type: {reason}; members may run different builds \
-         of the program, which declare the type differently, or the type does not read what it writes"
-    )]
-    Undecodable {
-        /// The location.
-        location: String,
-        /// The reason.
-        reason: String,
-    },
-}
+use crate::error::{WireError, message};
 
 /// The bytes before the encoded value: its length and its version, as three words.
 pub(crate) const HEADER: usize = 24;
@@ -144,56 +109,6 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Place for Typed<T> {
     fn vacant(&self) -> Box<dyn Place> {
         let own = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
         Box::new(Typed { at: own.get().cast::<T>(), _own: Some(own) })
-    }
-}
-
-impl<T> Location<T> {
-    /// Creates a location that owns a value of any type that serde serialises. In a run [on a
-    /// team](crate::Checked::run_on), tasks of any members use it.
-    ///
-    /// `bound` is the number of bytes that the encoded value (in the format of postcard) may take;
-    /// members reserve this many, and a release sends those that the value takes. Nothing is
-    /// encoded in a run on threads, nor at a location that tasks of one member use. Otherwise a
-    /// task has a decoded copy for each of its requests. The copy is decoded when another task has
-    /// written a new version, and encoded after each round that writes. A value that takes more
-    /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
-    /// the value (as a cell inside it would allow): other tasks do not see the change. Bytes that
-    /// do not decode are an error of the task that has the grant. So are values that are nested
-    /// deeper than 256 levels, as a linked list is, or have more than 65 536 elements that take no
-    /// bytes.
-    ///
-    /// ```
-    /// use syncline_fabric::Team;
-    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
-    ///
-    /// // Two hosts, as far as the members can tell.
-    /// let results = Team::hosts(2).quiet().run(|me| {
-    ///     let path = Location::wire("path", 1 << 10, Vec::<String>::new());
-    ///     let mut overlay = Overlay::new();
-    ///     for rank in 0..me.size() {
-    ///         let name = format!("rank {rank}");
-    ///         overlay.task(name.clone(), path.write(), move |path, _| path.push(name.clone()));
-    ///     }
-    ///     let mut overlay = overlay.check(Initial::Program)?;
-    ///     overlay.run_on(me, Runner::pool(1), Stop::after(2))?;
-    ///     let path = path.reader().acquire()?.join(", ");
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(path)
-    /// })?;
-    /// for path in results {
-    ///     assert_eq!(path?, "rank 0, rank 1, rank 0, rank 1");
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn wire(name: impl Into<String>, bound: usize, value: T) -> Self
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let value = Arc::new(Value(UnsafeCell::new(value)));
-        let wire = Wire::new(value.0.get(), bound);
-        let (first, len) = (std::ptr::null_mut(), wire.len());
-        let bytes = Bytes { first, len, of: std::any::type_name::<T>() };
-        let core = Arc::new(Core::new(name.into(), Some(bytes), Some(wire)));
-        Location { core, value, rebase: Some(|first, _| first.cast()) }
     }
 }
 
@@ -322,7 +237,7 @@ impl Drop for WireCopy {
 fn without_panic<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| error.to_string()),
-        Err(panic) => Err(format!("it panicked: {}", crate::run::message(&*panic))),
+        Err(panic) => Err(format!("it panicked: {}", message(&*panic))),
     }
 }
 

@@ -238,8 +238,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<'_, V> {
 
 impl<A> Visit<'_, A> {
     #[inline]
-    fn count<E: serde::de::Error>(&self) -> Result<(), E> {
-        if self.counted { self.limits.element() } else { Ok(()) }
+    fn count<N, E: serde::de::Error>(&self, next: Option<N>) -> Result<Option<N>, E> {
+        if self.counted && next.is_some() {
+            self.limits.element()?;
+        }
+        Ok(next)
     }
 
     /// Limits an encoded length to the elements for which memory may be reserved.
@@ -260,10 +263,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Visit<'_, A> {
         seed: T,
     ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_element_seed(Guarded { inner: seed, limits: self.limits })?;
-        if next.is_some() {
-            self.count()?;
-        }
-        Ok(next)
+        self.count(next)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -280,10 +280,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Visit<'_, A> {
         seed: T,
     ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_key_seed(Guarded { inner: seed, limits: self.limits })?;
-        if next.is_some() {
-            self.count()?;
-        }
-        Ok(next)
+        self.count(next)
     }
 
     #[inline]

@@ -159,7 +159,8 @@ miri:
 	$(MIRI) test -p syncline-sync --lib --test space && \
 	$(MIRI) test -p syncline-overlay --lib && \
 	$(MIRI) test -p syncline-overlay --test overlay -- handles:: && \
-	$(MIRI) test -p syncline-farm --lib --test decoding && \
+	$(MIRI) test -p syncline-wire --test decoding && \
+	$(MIRI) test -p syncline-farm --lib && \
 	$(MIRI) test -p syncline-rma --lib -- copy:: rmw::; \
 	else echo "skipped: no Miri (rustup toolchain install nightly --component miri,rust-src)"; fi
 

@@ -15,10 +15,10 @@
 //! on it, never takes more memory than the message justifies (see [`decode`]), nests no deeper than
 //! [`MAX_NESTING`], and returns an error that gives the reason. It never panics.
 
-mod bounded;
 mod bulk;
 mod numbers;
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub(crate) use numbers::{name, size};
 use crate::message::{Draft, Message, MessageKind};
 
 /// The maximum nesting depth of a value: structures, sequences and the like inside one another.
-pub const MAX_NESTING: usize = 256;
+pub const MAX_NESTING: usize = syncline_wire::MAX_NESTING;
 
 /// The reason why a value cannot be sent, or bytes are not a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub enum WireError {
     },
 }
 
-impl std::fmt::Display for WireError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WireError::Refused { why } => write!(f, "cannot be serialized: {why}"),
             WireError::Long { bytes } => {
@@ -92,6 +92,16 @@ impl std::fmt::Display for WireError {
 }
 
 impl std::error::Error for WireError {}
+
+impl From<syncline_wire::Error> for WireError {
+    fn from(error: syncline_wire::Error) -> Self {
+        match error {
+            syncline_wire::Error::Refused(why) => WireError::Refused { why },
+            syncline_wire::Error::Undecodable(why) => WireError::Undecodable { why },
+            syncline_wire::Error::Trailing(bytes) => WireError::Trailing { bytes },
+        }
+    }
+}
 
 /// A type that can be sent between processes of a farm.
 ///
@@ -124,8 +134,8 @@ pub struct Encoder<'d, 'a> {
     kind: MessageKind,
 }
 
-impl std::fmt::Debug for Encoder<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Encoder<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encoder").field("kind", &self.kind).finish()
     }
 }
@@ -178,12 +188,12 @@ pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError
 /// Writes a value into a message.
 #[inline]
 pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(), WireError> {
-    let mut serializer = postcard::Serializer { output: Flavor { draft, full: None } };
-    let written = bulk::writing(|| value.serialize(&mut serializer));
-    match (serializer.output.full, written) {
-        (Some(full), _) => Err(full),
-        (None, written) => written.map_err(|why| WireError::Refused { why: why.to_string() }),
-    }
+    let put = |bytes: &[u8]| {
+        draft.extend(bytes)?;
+        bulk::written(draft.len());
+        Ok(())
+    };
+    bulk::writing(|| syncline_wire::write(value, put))
 }
 
 /// Decodes a value from bytes that may be invalid.
@@ -208,7 +218,7 @@ pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(),
 /// ```
 #[inline]
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    bounded::decode(bytes)
+    Ok(syncline_wire::decode(bytes)?)
 }
 
 /// Returns the bytes of a value, as they are sent.
@@ -216,35 +226,5 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
 /// # Errors
 /// [`WireError::Refused`] if the type refuses.
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
-    postcard::to_stdvec(value).map_err(|why| WireError::Refused { why: why.to_string() })
-}
-
-/// The flavor by which postcard writes into a draft.
-struct Flavor<'d, 'a> {
-    draft: &'d mut Draft<'a>,
-    /// The reason why there is no room, if there is none: postcard has only one error.
-    full: Option<WireError>,
-}
-
-impl postcard::ser_flavors::Flavor for Flavor<'_, '_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.try_extend(&[byte])
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.draft.extend(bytes).map_err(|full| {
-            self.full = Some(full);
-            postcard::Error::SerializeBufferFull
-        })?;
-        bulk::written(self.draft.len());
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
+    Ok(syncline_wire::encode(value)?)
 }

@@ -1,11 +1,12 @@
 //! The locations that a task of an overlay reads and writes, as a type that determines the guards
 //! of its body.
 
-pub use crate::overlay::Outcome;
+pub use crate::location::Placement;
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::error::TaskError;
 use crate::location::{Addresses, Core, Location};
 use crate::raw::AccessMode;
 
@@ -35,14 +36,18 @@ impl<T: ?Sized> Write<T> {
     }
 }
 
-/// The memory in which a request finds its data: that of the location itself, or, in a run on a
-/// team, memory that members share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// The location's own memory.
-    Own,
-    /// The first bytes of the data in even rounds and in odd rounds.
-    Shared([*mut u8; 2]),
+impl<T: ?Sized> Location<T> {
+    /// Declares that a task of an overlay reads this location.
+    #[must_use]
+    pub fn read(&self) -> Read<T> {
+        Read::new(self.clone())
+    }
+
+    /// Declares that a task of an overlay writes this location.
+    #[must_use]
+    pub fn write(&self) -> Write<T> {
+        Write::new(self.clone())
+    }
 }
 
 /// One request of a task: a location and the access to it.
@@ -57,6 +62,29 @@ impl fmt::Debug for Request {
             .field("location", &self.core.name)
             .field("kind", &self.kind)
             .finish()
+    }
+}
+
+/// The return value of a task's body: `()`, or a `Result` whose error stops the run.
+pub trait Outcome {
+    /// Converts the value to a result.
+    ///
+    /// # Errors
+    /// Returns the error of the body, if it failed.
+    fn outcome(self) -> Result<(), TaskError>;
+}
+
+impl Outcome for () {
+    #[inline]
+    fn outcome(self) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl<E: Into<TaskError>> Outcome for Result<(), E> {
+    #[inline]
+    fn outcome(self) -> Result<(), TaskError> {
+        self.map_err(Into::into)
     }
 }
 

@@ -92,11 +92,10 @@ mod form;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::check_error::CheckError;
 use crate::deadlock_check;
-use crate::error::CheckError;
 use crate::initial::Initial;
-use crate::overlay::Task;
-use crate::plan::{LocationId, Plan, Queues};
+use crate::plan::{LocationId, Plan, Queues, Task};
 use crate::raw::AccessMode::{self, Exclusive, Inclusive};
 
 pub use form::{Canonical, Content, Part, Role};

@@ -23,23 +23,12 @@ mod dot;
 mod svg;
 mod text;
 
+pub use crate::snapshot::Format;
+
 use std::collections::HashSet;
 
 use crate::raw::AccessMode;
 use crate::snapshot::{RequestOwner, RequestView, Snapshot, TaskState, TaskView};
-
-/// The format of a drawing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// For terminals: a grid of Unicode squares and circles, at most about a hundred characters
-    /// wide. Locations that do not fit across continue in a further grid below. Long names are
-    /// replaced by letters and numbers, with a key.
-    Text,
-    /// For graphviz (`dot -Tsvg`): a cluster for each location.
-    Dot,
-    /// For browsers and papers: the figure as SVG, without scripts.
-    Svg,
-}
 
 impl Snapshot {
     /// Draws the queues: locations across, FIFO rank upwards; squares for exclusive and circles for

@@ -47,20 +47,21 @@ use syncline_signal::{PaddedSignal, Signal};
 use syncline_sync::{Fault, Space, space::Array};
 use syncline_trace as trace;
 
+use crate::body::{Body, Step};
 use crate::compiled::claimed::{CLAIMED, LEFT, rounds};
 use crate::error::{LeftTest, TaskError};
-use crate::location::{BY_HAND, Core, Route};
-use crate::overlay::{Body, Step, Task};
+use crate::location::{Core, Route};
+use crate::nodes::BY_HAND;
 use crate::parked::ParkedWorkers;
-use crate::plan::{Plan, Queues};
+use crate::plan::{Plan, Queues, Task};
 use crate::raw::{AccessMode, Nodes, Section};
 use crate::ready::ReadyQueues;
 use crate::snapshot::{
     LocationView, RequestOwner, RequestView, Snapshot, TaskView, granted_in_order,
 };
 use crate::stop::Test;
+use crate::stuck::Stuck;
 use crate::wakers::Wakes;
-use crate::watch::Stuck;
 
 /// The forms of a run, as values of `Engine::form`: none yet, compiled, over queues.
 const FRESH: u32 = 0;
@@ -634,7 +635,7 @@ fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
 /// Reports a grant if its waiter is a handle. Grants of tasks are not reported.
 fn tell_outside(core: &Core, n: u32, wakes: &mut Wakes) {
     if core.nodes.node(n).waiter() == BY_HAND {
-        core.tell_handle(n, wakes);
+        core.nodes.tell_handle(n, wakes);
     }
 }
 

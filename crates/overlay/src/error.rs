@@ -1,14 +1,14 @@
 //! Errors, each with the names of the task and the location.
 
+use std::any::Any;
 use std::error::Error;
-use std::fmt;
 
 use syncline_fabric::Advised;
 use syncline_sync::{Fault, SpaceError};
 
-use crate::overlay::Task;
-use crate::watch::Stuck;
-pub use crate::wire::WireError;
+pub use crate::check_error::{CheckError, OrderFault, Wait};
+use crate::plan::Task;
+use crate::stuck::Stuck;
 
 /// The reason why a handle could not be acquired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,75 +26,6 @@ pub enum AcquireError {
         /// The location.
         location: String,
         /// The task or thread that panicked.
-        task: String,
-    },
-}
-
-/// One step of a cycle: `task` waits at `location` for `ahead`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// The task that waits.
-    pub task: String,
-    /// The location where it waits.
-    pub location: String,
-    /// The task with an earlier request there that excludes it.
-    pub ahead: String,
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' waits at '{}' for '{}'", self.task, self.location, self.ahead)
-    }
-}
-
-pub(crate) fn join(waits: &[Wait]) -> String {
-    waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The reason why an overlay may not run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckError {
-    /// Tasks wait for each other in a cycle: the overlay would deadlock.
-    #[error("the overlay deadlocks: {}", join(.cycle))]
-    Cycle {
-        /// The cycle. The `ahead` of each step is the `task` of the next.
-        cycle: Vec<Wait>,
-    },
-    /// A task asks for the same location twice (R3).
-    #[error("task '{task}' asks for location '{location}' twice")]
-    Twice {
-        /// The task.
-        task: String,
-        /// The location.
-        location: String,
-    },
-    /// An explicit order for a location does not name each of its tasks exactly once.
-    #[error(
-        "the order given for location '{location}' must name each task that uses it exactly once: '{task}' {fault}"
-    )]
-    Order {
-        /// The location.
-        location: String,
-        /// The task that is not named exactly once.
-        task: String,
-        /// The fault of the order with respect to the task.
-        fault: OrderFault,
-    },
-    /// A list of priorities does not have one entry for each task.
-    #[error("{given} priorities were given for {tasks} tasks")]
-    Priorities {
-        /// The number of entries in the list.
-        given: usize,
-        /// The number of tasks in the overlay.
-        tasks: usize,
-    },
-    /// A part of a location is given to a task that does not read the location, or writes it.
-    #[error("part '{part}' is given to task '{task}', which does not ask to read its location")]
-    Part {
-        /// The part.
-        part: String,
-        /// The task.
         task: String,
     },
 }
@@ -226,6 +157,41 @@ pub enum RunError {
     },
 }
 
+/// The reason why a value of a location was not encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The encoded value is longer than the bound of the location.
+    #[error("the value of location '{location}' takes {bytes} bytes, and its bound is {bound}")]
+    Long {
+        /// The location.
+        location: String,
+        /// The length of the encoded value.
+        bytes: usize,
+        /// The bound.
+        bound: usize,
+    },
+    /// The type's `Serialize` refuses the value.
+    #[error("the value of location '{location}' cannot be serialised: {reason}")]
+    Refused {
+        /// The location.
+        location: String,
+        /// The error of the type.
+        reason: String,
+    },
+    /// The bytes are not a value of the type.
+    #[error(
+        "the bytes of location '{location}' are not a value of its type: {reason}; members may run different builds \
+         of the program, which declare the type differently, or the type does not read what it writes"
+    )]
+    Undecodable {
+        /// The location.
+        location: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
 /// Names the first locations. An error that other processes hear has a maximum length, and its
 /// cause comes after them.
 fn at(locations: &[String]) -> String {
@@ -244,23 +210,11 @@ fn at(locations: &[String]) -> String {
 #[error("a task of a run with a convergence test may not leave it")]
 pub(crate) struct LeftTest(pub(crate) Task);
 
-/// The way in which an explicit order fails to name a task exactly once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderFault {
-    /// The task uses the location and is not named.
-    Missing,
-    /// The task is named twice.
-    Twice,
-    /// The task is named and does not use the location.
-    Foreign,
-}
-
-impl std::fmt::Display for OrderFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            OrderFault::Missing => "is missing",
-            OrderFault::Twice => "is named twice",
-            OrderFault::Foreign => "does not use it",
-        })
-    }
+/// Returns the message of a panic.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -15,7 +15,8 @@ use syncline_signal::Policy;
 use syncline_trace::{Activity, span};
 
 use crate::error::AcquireError;
-use crate::location::{BY_HAND, Core, Location};
+use crate::location::{Core, Location};
+use crate::nodes::BY_HAND;
 use crate::raw::{AccessMode, Nodes, Section};
 use crate::wakers::Wakes;
 
@@ -105,6 +106,20 @@ pub struct Handle<T: ?Sized, M: Mode> {
     /// The number of grants of the node, up to and including that of the pending request.
     grants: u64,
     mode: PhantomData<fn(M)>,
+}
+
+impl<T: ?Sized> Location<T> {
+    /// Creates a handle for inclusive requests.
+    #[must_use]
+    pub fn reader(&self) -> Handle<T, Inclusive> {
+        Handle::new(self.clone())
+    }
+
+    /// Creates a handle for exclusive requests.
+    #[must_use]
+    pub fn writer(&self) -> Handle<T, Exclusive> {
+        Handle::new(self.clone())
+    }
 }
 
 /// A handle for inclusive requests.
@@ -255,7 +270,7 @@ impl<T: ?Sized, M: Mode> Handle<T, M> {
             drop(section);
             // The request may have been granted just before it was abandoned.
             self.grants = core.nodes.node(self.node).grants().get();
-            core.forget_waker(self.node);
+            core.nodes.forget_waker(self.node);
         }
     }
 

@@ -26,10 +26,11 @@ use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, Signal};
 use syncline_trace::{Activity, is_enabled, span};
 
+use crate::body::Body;
 use crate::compiled::claimed::{CLAIMED, rounds};
 use crate::engine::{Engine, Failure, Seat};
-use crate::location::{BY_HAND, Core, Route};
-use crate::overlay::Body;
+use crate::location::{Core, Route};
+use crate::nodes::BY_HAND;
 use crate::raw::Nodes;
 use crate::wakers::Wakes;
 
@@ -37,7 +38,7 @@ impl Engine {
     #[inline]
     fn tell(&self, core: &Core, n: u32, wakes: &mut Wakes) {
         match core.nodes.node(n).waiter() {
-            BY_HAND => core.tell_handle(n, wakes),
+            BY_HAND => core.nodes.tell_handle(n, wakes),
             task => self.granted(task),
         }
     }

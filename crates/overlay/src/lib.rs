@@ -48,7 +48,9 @@
 //! ```
 
 pub mod access;
+mod body;
 pub mod canonical;
+mod check_error;
 mod compiled;
 mod conflicts;
 mod deadlock_check;
@@ -59,7 +61,9 @@ pub mod error;
 pub mod handle;
 mod initial;
 mod interpreted;
+mod live;
 mod location;
+mod nodes;
 mod overlay;
 mod parked;
 pub mod plan;
@@ -69,6 +73,7 @@ mod ready;
 pub mod run;
 pub mod snapshot;
 mod stop;
+mod stuck;
 mod team;
 mod wakers;
 pub mod watch;
@@ -83,9 +88,10 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use body::Step;
 pub use initial::Initial;
 pub use location::Location;
-pub use overlay::{Checked, Overlay, Step};
+pub use overlay::{Checked, Overlay};
 pub use plan::Plan;
 pub use raw::AccessMode;
 pub use run::Runner;

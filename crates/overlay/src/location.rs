@@ -4,19 +4,17 @@ use std::any::type_name;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use syncline_trace::note::new_ids;
 
-use crate::access::{Placement, Read, Write};
-use crate::handle::{Exclusive, Handle, Inclusive};
-use crate::raw::{AccessMode, Node, Nodes, RawLocation, Section};
-use crate::wakers::{WakerSlot, Wakes};
+use crate::nodes::{BY_HAND, NodePool};
+use crate::raw::{AccessMode, Nodes, RawLocation, Section};
+use crate::wakers::Wakes;
 use crate::wire::Wire;
-
-/// The waiter number of a handle: its grants are counted on its own node.
-pub(crate) const BY_HAND: u32 = u32::MAX;
 
 /// The receiver of the grants of an overlay's tasks: the engine of its run.
 pub(crate) trait Route: Send + Sync {
@@ -93,7 +91,7 @@ impl Core {
     pub(crate) fn tell(&self, n: u32, wakes: &mut Wakes) {
         let node = self.nodes.node(n);
         if node.waiter() == BY_HAND {
-            self.tell_handle(n, wakes);
+            self.nodes.tell_handle(n, wakes);
         } else if let Some(route) = &*self.route.lock().unwrap_or_else(PoisonError::into_inner) {
             route.granted(node.waiter());
         }
@@ -183,110 +181,6 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Items with stable addresses, found by index. The first few lie in place; further blocks, each
-/// twice as long as the one before, are allocated on demand.
-#[derive(Debug)]
-struct Blocks<S> {
-    near: [S; NEAR],
-    far: [OnceLock<Box<[S]>>; 28],
-}
-
-const NEAR: usize = 8;
-
-impl<S> Blocks<S> {
-    fn new(item: impl Fn() -> S) -> Self {
-        Blocks { near: std::array::from_fn(|_| item()), far: [const { OnceLock::new() }; 28] }
-    }
-
-    /// Returns the block of an index and the offset in it: far block `b` has `NEAR << b` items.
-    fn place(index: u32) -> (usize, usize) {
-        let i = index as usize / NEAR;
-        let block = i.ilog2() as usize;
-        (block, index as usize - (NEAR << block))
-    }
-
-    #[inline]
-    fn get(&self, index: u32) -> Option<&S> {
-        if let Some(item) = self.near.get(index as usize) {
-            return Some(item);
-        }
-        let (block, place) = Self::place(index);
-        Some(&self.far[block].get()?[place])
-    }
-
-    fn get_or_make(&self, index: u32, item: impl Fn() -> S) -> &S {
-        if let Some(near) = self.near.get(index as usize) {
-            return near;
-        }
-        let (block, place) = Self::place(index);
-        &self.far[block].get_or_init(|| (0..NEAR << block).map(|_| item()).collect())[place]
-    }
-}
-
-/// The nodes of a location: allocates and recycles them. The first few lie beside the queue.
-#[derive(Debug)]
-pub(crate) struct NodePool {
-    nodes: Blocks<Node>,
-    free: Mutex<Free>,
-    /// A slot for a waker beside each node. Allocated when the first future waits at the location.
-    wakers: OnceLock<Box<Blocks<WakerSlot>>>,
-}
-
-#[derive(Debug)]
-struct Free {
-    returned: Vec<u32>,
-    never_used: u32,
-}
-
-impl NodePool {
-    fn new() -> Self {
-        NodePool {
-            nodes: Blocks::new(|| Node::new(BY_HAND)),
-            free: Mutex::new(Free { returned: Vec::new(), never_used: 0 }),
-            wakers: OnceLock::new(),
-        }
-    }
-
-    /// Takes an idle node and makes `waiter` the waiter that its grants are reported to.
-    pub(crate) fn take(&self, waiter: u32) -> u32 {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = free.returned.pop().unwrap_or_else(|| {
-            free.never_used += 1;
-            free.never_used - 1
-        });
-        self.nodes.get_or_make(index, || Node::new(BY_HAND)).set_waiter(waiter);
-        index
-    }
-
-    /// Returns an idle node to the pool.
-    pub(crate) fn put_back(&self, index: u32) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
-    }
-
-    /// Returns the waker slot beside node `n`. May allocate, so it must not be called in a section.
-    pub(crate) fn make_waker_slot(&self, n: u32) -> &WakerSlot {
-        self.wakers
-            .get_or_init(|| Box::new(Blocks::new(WakerSlot::default)))
-            .get_or_make(n, WakerSlot::default)
-    }
-
-    /// Returns the waker slot beside node `n`, if it has been allocated.
-    pub(crate) fn waker_slot(&self, n: u32) -> Option<&WakerSlot> {
-        self.wakers.get()?.get(n)
-    }
-}
-
-impl Nodes for NodePool {
-    #[inline]
-    fn node(&self, index: u32) -> &Node {
-        match self.nodes.get(index) {
-            Some(node) => node,
-            // `take` returned the index, and has allocated the node.
-            None => unreachable!("node {index} was never handed out"),
-        }
-    }
-}
-
 /// The data of a location, accessible only under a grant.
 #[repr(transparent)]
 pub(crate) struct Value<T: ?Sized>(pub(crate) UnsafeCell<T>);
@@ -322,6 +216,16 @@ impl<T: ?Sized> Value<T> {
         // alive (see `# Safety`).
         unsafe { &mut *self.0.get() }
     }
+}
+
+/// The memory in which a request finds its data: that of the location itself, or, in a run on a
+/// team, memory that members share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The location's own memory.
+    Own,
+    /// The first bytes of the data in even rounds and in odd rounds.
+    Shared([*mut u8; 2]),
 }
 
 /// The addresses at which a request finds the data in even and in odd rounds of its task: twice
@@ -360,9 +264,10 @@ impl<T: ?Sized> Addresses<T> {
 
 /// A named resource with a strict queue of readers and writers, usually with data of type `T`.
 ///
-/// The location owns the data, which is accessible only under a grant: of a [handle](Handle), or of
-/// a task in an [`Overlay`](crate::Overlay). A `Location<()>` orders tasks that share something
-/// which lives elsewhere. Cloning creates another reference to the same location.
+/// The location owns the data, which is accessible only under a grant: of a
+/// [handle](crate::handle::Handle), or of a task in an [`Overlay`](crate::Overlay). A
+/// `Location<()>` orders tasks that share something which lives elsewhere. Cloning creates another
+/// reference to the same location.
 ///
 /// ```
 /// use syncline_overlay::Location;
@@ -445,6 +350,54 @@ impl<T> Location<T> {
         let core = Arc::new(Core::new(name.into(), Some(bytes), None));
         Location { core, value, rebase: Some(|first, _| first.cast()) }
     }
+
+    /// Creates a location that owns a value of any type that serde serialises. In a run [on a
+    /// team](crate::Checked::run_on), tasks of any members use it.
+    ///
+    /// `bound` is the number of bytes that the encoded value (in the format of postcard) may take;
+    /// members reserve this many, and a release sends those that the value takes. Nothing is
+    /// encoded in a run on threads, nor at a location that tasks of one member use. Otherwise a
+    /// task has a decoded copy for each of its requests. The copy is decoded when another task has
+    /// written a new version, and encoded after each round that writes. A value that takes more
+    /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
+    /// the value (as a cell inside it would allow): other tasks do not see the change. Bytes that
+    /// do not decode are an error of the task that has the grant. So are values that are nested
+    /// deeper than 256 levels, as a linked list is, or have more than 65 536 elements that take no
+    /// bytes.
+    ///
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+    ///
+    /// // Two hosts, as far as the members can tell.
+    /// let results = Team::hosts(2).quiet().run(|me| {
+    ///     let path = Location::wire("path", 1 << 10, Vec::<String>::new());
+    ///     let mut overlay = Overlay::new();
+    ///     for rank in 0..me.size() {
+    ///         let name = format!("rank {rank}");
+    ///         overlay.task(name.clone(), path.write(), move |path, _| path.push(name.clone()));
+    ///     }
+    ///     let mut overlay = overlay.check(Initial::Program)?;
+    ///     overlay.run_on(me, Runner::pool(1), Stop::after(2))?;
+    ///     let path = path.reader().acquire()?.join(", ");
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(path)
+    /// })?;
+    /// for path in results {
+    ///     assert_eq!(path?, "rank 0, rank 1, rank 0, rank 1");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn wire(name: impl Into<String>, bound: usize, value: T) -> Self
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let value = Arc::new(Value(UnsafeCell::new(value)));
+        let wire = Wire::new(value.0.get(), bound);
+        let (first, len) = (std::ptr::null_mut(), wire.len());
+        let bytes = Bytes { first, len, of: type_name::<T>() };
+        let core = Arc::new(Core::new(name.into(), Some(bytes), Some(wire)));
+        Location { core, value, rebase: Some(|first, _| first.cast()) }
+    }
 }
 
 impl<E: Pod> Location<[E]> {
@@ -512,30 +465,6 @@ impl<T: ?Sized> Location<T> {
         &self.core.name
     }
 
-    /// Creates a handle for inclusive requests.
-    #[must_use]
-    pub fn reader(&self) -> Handle<T, Inclusive> {
-        Handle::new(self.clone())
-    }
-
-    /// Creates a handle for exclusive requests.
-    #[must_use]
-    pub fn writer(&self) -> Handle<T, Exclusive> {
-        Handle::new(self.clone())
-    }
-
-    /// Declares that a task of an overlay reads this location.
-    #[must_use]
-    pub fn read(&self) -> Read<T> {
-        Read::new(self.clone())
-    }
-
-    /// Declares that a task of an overlay writes this location.
-    #[must_use]
-    pub fn write(&self) -> Write<T> {
-        Write::new(self.clone())
-    }
-
     /// Returns the data, if this is the last reference: no handle, task or clone is left.
     ///
     /// # Errors
@@ -574,17 +503,6 @@ impl<T: ?Sized> fmt::Debug for Location<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nodes_are_found_where_they_were_put() {
-        let arena = NodePool::new();
-        let taken: Vec<u32> = (0..1000).map(|i| arena.take(i)).collect();
-        for (i, &n) in taken.iter().enumerate() {
-            assert_eq!(arena.node(n).waiter(), i as u32);
-        }
-        arena.put_back(taken[500]);
-        assert_eq!(arena.take(7), taken[500], "returned nodes are used first");
-    }
 
     #[test]
     fn the_queue_and_the_near_nodes_are_neighbours() {

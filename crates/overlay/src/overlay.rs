@@ -4,84 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::access::{Access, Placement};
+use crate::access::{Access, Outcome};
+use crate::body::{Body, Run, Step};
 use crate::compiled::Program;
-use crate::error::{CheckError, RunError, TaskError};
+use crate::error::{CheckError, TaskError};
 use crate::initial::Initial;
-use crate::location::{Core, Location};
-use crate::plan::{LocationId, Plan, Queues};
-use crate::run::{self, RunReport, Runner};
+use crate::live::Live;
+use crate::location::{Core, Location, Placement};
+use crate::plan::{LocationId, Plan, Queues, Task};
 use crate::snapshot::Snapshot;
-use crate::stop::Stop;
-use crate::watch::{Live, Unchecked, Watch};
-
-/// A task of an overlay, identified by its number in the order of declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Task(pub(crate) u32);
-
-/// The interface between the body of a task and its runner, for one iteration.
-#[derive(Debug)]
-pub struct Step {
-    pub(crate) iteration: u64,
-    pub(crate) norm: f64,
-    pub(crate) leave: bool,
-}
-
-impl Step {
-    /// Returns the current iteration of this task, from 0.
-    #[must_use]
-    pub fn iteration(&self) -> u64 {
-        self.iteration
-    }
-
-    /// Reports the size of this task's update, for [`Stop::converged`]: the residual of an
-    /// iteration is the maximum over all tasks of the absolute values reported. A task that does
-    /// not report counts as 0.
-    pub fn report(&mut self, norm: f64) {
-        self.norm = norm;
-    }
-
-    /// Makes this the last iteration of this task: its next requests are not posted, and no task
-    /// waits for it any longer (R5). A run with a convergence test fails if a task leaves.
-    pub fn leave(&mut self) {
-        self.leave = true;
-    }
-}
-
-/// The return value of a task's body: `()`, or a `Result` whose error stops the run.
-pub trait Outcome {
-    /// Converts the value to a result.
-    ///
-    /// # Errors
-    /// Returns the error of the body, if it failed.
-    fn outcome(self) -> Result<(), TaskError>;
-}
-
-impl Outcome for () {
-    #[inline]
-    fn outcome(self) -> Result<(), TaskError> {
-        Ok(())
-    }
-}
-
-impl<E: Into<TaskError>> Outcome for Result<(), E> {
-    #[inline]
-    fn outcome(self) -> Result<(), TaskError> {
-        self.map_err(Into::into)
-    }
-}
-
-/// The body of a task with its access.
-pub(crate) trait Run: Send {
-    /// Runs the body once. All requests of the access are granted to the task, and no two of them
-    /// name one location.
-    fn run(&mut self, step: &mut Step) -> Result<(), TaskError>;
-
-    /// Sets the memory in which the requests find their data: see [`Access::place`].
-    fn place(&mut self, next: &mut dyn FnMut() -> Placement);
-}
-
-pub(crate) type Body<'env> = Box<dyn Run + 'env>;
 
 struct TaskBody<A, F> {
     access: A,
@@ -217,42 +148,13 @@ impl<'env> Overlay<'env> {
     /// ```
     pub fn check(self, initial: Initial) -> Result<Checked<'env>, CheckError> {
         let queues = self.plan.live(&initial)?;
-        let Overlay { plan, bodies, cores, ranks, .. } = self;
-        let program = Some(Program::new(&queues, plan.tasks.len(), |_| true));
-        Ok(Checked { live: Live::new(plan), bodies, cores, ranks, queues, program })
+        let program = Program::new(&queues, self.plan.tasks.len(), |_| true);
+        Ok(self.into_checked(queues, Some(program)))
     }
 
-    /// Skips the deadlock check, to demonstrate a deadlock. The result runs over its queues only,
-    /// under a watch.
-    ///
-    /// # Errors
-    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
-    ///
-    /// let (x, y) = (Location::new("x", ()), Location::new("y", ()));
-    /// let mut overlay = Overlay::new();
-    /// let a = overlay.task("a", (x.write(), y.write()), |_, _| ());
-    /// let b = overlay.task("b", (x.write(), y.write()), |_, _| ());
-    /// overlay.order(&x, [a, b]);
-    /// overlay.order(&y, [b, a]);
-    /// let mut overlay = overlay.unchecked(Initial::Program)?;
-    /// let error = overlay
-    ///     .run(Runner::pool(2), Stop::after(1), Duration::from_millis(20))
-    ///     .unwrap_err();
-    /// assert!(error
-    ///     .to_string()
-    ///     .ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
-    /// # Ok::<(), syncline_overlay::error::CheckError>(())
-    /// ```
-    pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
-        let queues = self.plan.queues(&initial)?;
+    pub(crate) fn into_checked(self, queues: Queues, program: Option<Program>) -> Checked<'env> {
         let Overlay { plan, bodies, cores, ranks, .. } = self;
-        let live = Live::new(plan);
-        Ok(Unchecked(Checked { live, bodies, cores, ranks, queues, program: None }))
+        Checked { live: Live::new(plan), bodies, cores, ranks, queues, program }
     }
 
     /// Returns the tasks and their requests, without data and bodies.
@@ -287,19 +189,6 @@ pub struct Checked<'env> {
 }
 
 impl Checked<'_> {
-    /// Runs all tasks iteratively until `stop` ends the run.
-    ///
-    /// Each run queues the first requests from the start, so a finished overlay can run again. The
-    /// call returns when every task has stopped and has released everything that it held, also
-    /// after an error.
-    ///
-    /// # Errors
-    /// [`RunError::Failed`] and [`RunError::Panicked`] name the task. The other variants describe
-    /// faults found before the start, and ends from outside.
-    pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<RunReport, RunError> {
-        run::run(self, runner, stop)
-    }
-
     /// Returns the tasks and their requests, without data and bodies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -310,13 +199,6 @@ impl Checked<'_> {
     #[must_use]
     pub fn start(&self) -> Snapshot {
         Snapshot::of_start(self.plan(), &self.queues)
-    }
-
-    /// Creates a watch, which observes runs of this overlay from other threads: which task waits
-    /// for which, and whether anything moves.
-    #[must_use]
-    pub fn watch(&self) -> Watch {
-        Watch::new(&self.live)
     }
 
     /// Returns the names of the tasks that can start immediately.

@@ -4,16 +4,16 @@
 //! ones. It can be [checked](Plan::check), drawn, and brought into canonical form without being
 //! run. An [`Overlay`](crate::Overlay) is a plan with data and bodies.
 
-pub use crate::overlay::Task;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::check_error::{CheckError, OrderFault, Wait};
 use crate::deadlock_check;
-use crate::error::{CheckError, OrderFault, Wait};
 use crate::initial::Initial;
-
 use crate::raw::AccessMode;
-use crate::snapshot::Snapshot;
+
+/// A task of an overlay, identified by its number in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Task(pub(crate) u32);
 
 /// A location of a [`Plan`], identified by its number in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,24 +126,6 @@ impl Plan {
         let requests = self.requests[task as usize].iter();
         let written = requests.filter(|(_, mode)| *mode == AccessMode::Exclusive);
         written.map(|&(location, _)| self.locations[location as usize].clone()).collect()
-    }
-
-    /// Checks that iterative tasks with these requests can never deadlock, and returns the first
-    /// requests.
-    ///
-    /// # Errors
-    /// [`CheckError::Cycle`] names the tasks that would wait for each other. The other errors
-    /// describe a faulty declaration.
-    pub fn check(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
-        Ok(Snapshot::of_start(self, &self.live(initial)?))
-    }
-
-    /// Returns the first requests whether or not they deadlock, for inspection or drawing.
-    ///
-    /// # Errors
-    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
-    pub fn start(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
-        Ok(Snapshot::of_start(self, &self.queues(initial)?))
     }
 
     /// Returns the queues of the first requests, after checking that they cannot deadlock.

@@ -1,6 +1,5 @@
 //! Running a checked overlay: the phases, the threads that run the tasks, and the report.
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -10,14 +9,15 @@ use syncline_signal::primitive::Ordering;
 use syncline_trace::note::{self, Note, ObjectClass, new_ids};
 use syncline_trace::{Role, is_enabled, set_role};
 
+use crate::body::Body;
 use crate::compiled::Program;
 use crate::compiled::claimed::{CLAIMED, Claimed, rounds};
 use crate::compiled::partitioned::Partitioned;
 use crate::conflicts::Conflicts;
 use crate::engine::{Engine, Failure, Phase, Ready, Seat, Setup, Shared};
-use crate::error::RunError;
+use crate::error::{RunError, message};
 use crate::location::Route;
-use crate::overlay::{Body, Checked};
+use crate::overlay::Checked;
 use crate::raw::AccessMode;
 use crate::ready::ReadyQueues;
 use crate::stop::{Stop, Test};
@@ -180,29 +180,35 @@ impl<'env> Bodies<'_, 'env> {
     }
 }
 
-/// Runs the overlay; see [`Checked::run`].
-pub(crate) fn run(
-    overlay: &mut Checked<'_>,
-    runner: Runner,
-    stop: Stop,
-) -> Result<RunReport, RunError> {
-    if let Some(error) = poisoned_before(overlay) {
-        return Err(error);
-    }
-    if overlay.live.plan.tasks.is_empty() || stop.at_most == 0 {
-        return Ok(RunReport::default());
-    }
-    let test = match stop.tolerance {
-        Some(tolerance) => Some(new_test(overlay, tolerance, stop.at_most)?),
-        None => None,
-    };
-    let engine = Arc::new(new_engine(overlay, runner, (stop.at_most, test), None));
-    enter(overlay, &engine)?;
-    let (interpreted, interpreted_steps) = phases(&engine, overlay, runner);
-    // At the end, as dropping the payload of a panic may panic.
-    match exit(overlay, &engine) {
-        Some(failure) => Err(describe(failure, &engine, overlay)),
-        None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
+impl Checked<'_> {
+    /// Runs all tasks iteratively until `stop` ends the run.
+    ///
+    /// Each run queues the first requests from the start, so a finished overlay can run again. The
+    /// call returns when every task has stopped and has released everything that it held, also
+    /// after an error.
+    ///
+    /// # Errors
+    /// [`RunError::Failed`] and [`RunError::Panicked`] name the task. The other variants describe
+    /// faults found before the start, and ends from outside.
+    pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<RunReport, RunError> {
+        if let Some(error) = poisoned_before(self) {
+            return Err(error);
+        }
+        if self.live.plan.tasks.is_empty() || stop.at_most == 0 {
+            return Ok(RunReport::default());
+        }
+        let test = match stop.tolerance {
+            Some(tolerance) => Some(new_test(self, tolerance, stop.at_most)?),
+            None => None,
+        };
+        let engine = Arc::new(new_engine(self, runner, (stop.at_most, test), None));
+        enter(self, &engine)?;
+        let (interpreted, interpreted_steps) = phases(&engine, self, runner);
+        // At the end, as dropping the payload of a panic may panic.
+        match exit(self, &engine) {
+            Some(failure) => Err(describe(failure, &engine, self)),
+            None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
+        }
     }
 }
 
@@ -524,15 +530,6 @@ pub(crate) fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>)
             RunError::Panicked { task: name(task), iteration: iteration(task), locations, message }
         }
     }
-}
-
-/// Returns the message of a panic.
-pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|s| (*s).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }
 
 fn report(engine: &Engine) -> RunReport {

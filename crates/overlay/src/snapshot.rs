@@ -5,15 +5,13 @@
 //! follow from it: a task is *active* when all its requests are granted, *partly delayed* when some
 //! are, and *delayed* when none is. So do the tasks that each task waits for.
 
-pub use crate::draw::Format;
-
 use std::fmt;
 use std::time::Duration;
 
+use crate::check_error::{CheckError, Wait, join};
 use crate::deadlock_check;
-use crate::error::Wait;
-use crate::overlay::Task;
-use crate::plan::{Plan, Queues};
+use crate::initial::Initial;
+use crate::plan::{Plan, Queues, Task};
 use crate::raw::AccessMode;
 
 /// The queues of an overlay at one moment.
@@ -88,6 +86,19 @@ pub enum TaskState {
     Stopped,
 }
 
+/// The format of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// For terminals: a grid of Unicode squares and circles, at most about a hundred characters
+    /// wide. Locations that do not fit across continue in a further grid below. Long names are
+    /// replaced by letters and numbers, with a key.
+    Text,
+    /// For graphviz (`dot -Tsvg`): a cluster for each location.
+    Dot,
+    /// For browsers and papers: the figure as SVG, without scripts.
+    Svg,
+}
+
 impl fmt::Display for TaskState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -96,6 +107,26 @@ impl fmt::Display for TaskState {
             TaskState::Delayed => "delayed",
             TaskState::Stopped => "stopped",
         })
+    }
+}
+
+impl Plan {
+    /// Checks that iterative tasks with these requests can never deadlock, and returns the first
+    /// requests.
+    ///
+    /// # Errors
+    /// [`CheckError::Cycle`] names the tasks that would wait for each other. The other errors
+    /// describe a faulty declaration.
+    pub fn check(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
+        Ok(Snapshot::of_start(self, &self.live(initial)?))
+    }
+
+    /// Returns the first requests whether or not they deadlock, for inspection or drawing.
+    ///
+    /// # Errors
+    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
+    pub fn start(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
+        Ok(Snapshot::of_start(self, &self.queues(initial)?))
     }
 }
 
@@ -294,7 +325,7 @@ impl fmt::Display for Snapshot {
             lines.push(format!("  {stopped} of {} tasks have ended", states.len()));
         }
         if let Some(cycle) = self.cycle() {
-            lines.push(format!("  a deadlock: {}", crate::error::join(&cycle)));
+            lines.push(format!("  a deadlock: {}", join(&cycle)));
         }
         f.write_str(&lines.join("\n"))
     }
@@ -320,7 +351,6 @@ pub(crate) fn granted_in_order(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::initial::Initial;
 
     const X: AccessMode = AccessMode::Exclusive;
     const I: AccessMode = AccessMode::Inclusive;
@@ -363,7 +393,7 @@ mod tests {
         assert_eq!(plan.start(&Initial::Program).unwrap().state(first), TaskState::PartlyDelayed);
         let error = plan.check(&Initial::Program).unwrap_err();
         let cycle = plan.start(&Initial::Program).unwrap().cycle();
-        assert_eq!(error, crate::error::CheckError::Cycle { cycle: cycle.unwrap() });
+        assert_eq!(error, CheckError::Cycle { cycle: cycle.unwrap() });
         let _ = third;
     }
 }

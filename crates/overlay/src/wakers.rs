@@ -32,31 +32,19 @@
 //! nothing allocates, except when one release grants more than eight futures.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use syncline_signal::plant;
 
-use crate::location::Core;
-use crate::raw::{Node, Nodes};
+use crate::nodes::{NodePool, WakerSlot};
+use crate::raw::{Node, Nodes, RawLocation};
 
-/// The slot for the waker of one node. Only threads in a section of the location, or the owner of
-/// the idle node, lock it, so the mutex is never contended.
-#[derive(Debug, Default)]
-pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
-
-impl WakerSlot {
-    fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Core {
+impl NodePool {
     /// Counts a grant of the handle with node `n`, and moves its waker, if any, to `wakes`. Must be
     /// called in a section.
     #[inline]
     pub(crate) fn tell_handle(&self, n: u32, wakes: &mut Wakes) {
-        let node = self.nodes.node(n);
+        let node = self.node(n);
         node.grants().increment();
         if node.has_waker() {
             self.take_waker(n, node, wakes);
@@ -66,31 +54,37 @@ impl Core {
     #[cold]
     fn take_waker(&self, n: u32, node: &Node, wakes: &mut Wakes) {
         node.set_has_waker(false);
-        if let Some(waker) = self.nodes.waker_slot(n).and_then(|slot| slot.lock().take()) {
+        if let Some(waker) = self.waker_slot(n).and_then(|slot| slot.lock().take()) {
             wakes.push(waker);
         }
     }
 
     /// Returns whether node `n` has reached grant number `grants`. If not, registers `waker` for
     /// that grant.
-    pub(crate) fn granted_or_wakes(&self, n: u32, grants: u64, waker: &Waker) -> bool {
-        let node = self.nodes.node(n);
+    pub(crate) fn granted_or_wakes(
+        &self,
+        raw: &RawLocation,
+        n: u32,
+        grants: u64,
+        waker: &Waker,
+    ) -> bool {
+        let node = self.node(n);
         if node.grants().get() >= grants {
             return true;
         }
         // Only polls set the flag, so this one sees the flag of the last poll. A granter may have
         // cleared it meanwhile: the slot decides, inside the section.
         if node.has_waker() {
-            let _section = self.raw.section();
-            let slot = self.nodes.waker_slot(n).map(WakerSlot::lock);
+            let _section = raw.section();
+            let slot = self.waker_slot(n).map(WakerSlot::lock);
             let any = plant::is("future: first waker kept");
             if slot.is_some_and(|slot| slot.as_ref().is_some_and(|w| any || w.will_wake(waker))) {
                 return false;
             }
         }
-        let slot = self.nodes.make_waker_slot(n);
+        let slot = self.make_waker_slot(n);
         let mut waker = Some(waker.clone());
-        let section = self.raw.section();
+        let section = raw.section();
         let granted = node.grants().get() >= grants && !plant::is("future: no second look");
         if !granted {
             std::mem::swap(&mut waker, &mut *slot.lock());
@@ -103,10 +97,10 @@ impl Core {
 
     /// Drops the waker of the idle node `n`, if there is one.
     pub(crate) fn forget_waker(&self, n: u32) {
-        let node = self.nodes.node(n);
+        let node = self.node(n);
         if node.has_waker() {
             node.set_has_waker(false);
-            let waker = self.nodes.waker_slot(n).and_then(|slot| slot.lock().take());
+            let waker = self.waker_slot(n).and_then(|slot| slot.lock().take());
             drop(waker); // after the slot is unlocked
         }
     }

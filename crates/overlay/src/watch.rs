@@ -9,61 +9,22 @@
 //! tasks but two stores per step to a cache line of the worker's own. *Since when* is therefore as
 //! exact as the sampling period: an eighth of the time that is waited for.
 
+pub use crate::stuck::Stuck;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Failure};
-use crate::error::Wait;
-use crate::plan::Plan;
+use crate::engine::Failure;
+use crate::error::{CheckError, RunError};
+use crate::initial::Initial;
+use crate::live::{Live, Now};
+use crate::overlay::{Checked, Overlay};
+use crate::run::{RunReport, Runner};
 use crate::snapshot::Snapshot;
-
-/// The state shared by watches and their overlay.
-pub(crate) struct Live {
-    pub(crate) plan: Plan,
-    now: Mutex<Now>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Now {
-    /// The engine, while the overlay runs.
-    engine: Option<Arc<Engine>>,
-    /// The number of runs so far.
-    runs: u64,
-    /// Whether the overlay has been dropped, or an unchecked run has ended: watches then return.
-    over: bool,
-}
-
-impl Live {
-    pub(crate) fn new(plan: Plan) -> Arc<Self> {
-        Arc::new(Live { plan, now: Mutex::default(), changed: Condvar::new() })
-    }
-
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn begin(&self, engine: &Arc<Engine>) {
-        let mut now = self.now();
-        now.engine = Some(Arc::clone(engine));
-        now.runs += 1;
-        drop(now);
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn end(&self) {
-        self.now().engine = None;
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn close(&self) {
-        self.now().over = true;
-        self.changed.notify_all();
-    }
-}
+use crate::stop::Stop;
 
 /// An observer of an overlay while it runs, usable from any thread. Returned by
 /// [`Checked::watch`](crate::Checked::watch).
@@ -169,7 +130,7 @@ impl Watch {
     }
 
     /// Ends the run that `report` describes, unless it has already ended: it fails with
-    /// [`RunError::Stuck`](crate::error::RunError::Stuck), which holds the report, after all
+    /// [`RunError::Stuck`], which holds the report, after all
     /// running bodies have returned. Returns whether the run was still under way.
     pub fn end(&self, report: Stuck) -> bool {
         // Locked until the run has failed, so that no other run begins meanwhile.
@@ -190,49 +151,51 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// A report on a run in which nothing moves: which task waits for which, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    snapshot: Snapshot,
-    still: Duration,
-    /// The number of the run among those of the overlay.
-    run: u64,
+impl<'env> Overlay<'env> {
+    /// Skips the deadlock check, to demonstrate a deadlock. The result runs over its queues only,
+    /// under a watch.
+    ///
+    /// # Errors
+    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+    ///
+    /// let (x, y) = (Location::new("x", ()), Location::new("y", ()));
+    /// let mut overlay = Overlay::new();
+    /// let a = overlay.task("a", (x.write(), y.write()), |_, _| ());
+    /// let b = overlay.task("b", (x.write(), y.write()), |_, _| ());
+    /// overlay.order(&x, [a, b]);
+    /// overlay.order(&y, [b, a]);
+    /// let mut overlay = overlay.unchecked(Initial::Program)?;
+    /// let error = overlay
+    ///     .run(Runner::pool(2), Stop::after(1), Duration::from_millis(20))
+    ///     .unwrap_err();
+    /// assert!(error
+    ///     .to_string()
+    ///     .ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
+    /// # Ok::<(), syncline_overlay::error::CheckError>(())
+    /// ```
+    pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
+        let queues = self.plan().queues(&initial)?;
+        Ok(Unchecked(self.into_checked(queues, None)))
+    }
 }
 
-impl Stuck {
-    /// Returns the queues. Each task shows for how long it has been in its iteration.
+impl Checked<'_> {
+    /// Creates a watch, which observes runs of this overlay from other threads: which task waits
+    /// for which, and whether anything moves.
     #[must_use]
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
-
-    /// Returns for how long nothing has moved.
-    #[must_use]
-    pub fn still(&self) -> Duration {
-        self.still
-    }
-
-    /// Returns the cycle of tasks that wait for each other, if that is the cause: these tasks will
-    /// never move again.
-    #[must_use]
-    pub fn deadlock(&self) -> Option<Vec<Wait>> {
-        self.snapshot.cycle()
-    }
-}
-
-impl fmt::Display for Stuck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nothing has moved for {:.1} s", self.still.as_secs_f64())?;
-        if !self.snapshot.tasks.is_empty() {
-            write!(f, "\n{}", self.snapshot)?;
-        }
-        Ok(())
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.live)
     }
 }
 
 /// An overlay that was not checked and may deadlock. Returned by
 /// [`Overlay::unchecked`](crate::Overlay::unchecked).
-pub struct Unchecked<'env>(pub(crate) crate::Checked<'env>);
+pub struct Unchecked<'env>(pub(crate) Checked<'env>);
 
 impl Unchecked<'_> {
     /// Runs the tasks over their queues like [`Checked::run`](crate::Checked::run), with a thread
@@ -240,14 +203,14 @@ impl Unchecked<'_> {
     /// returns as long as bodies end. A run whose bodies take longer than `patience` may fail, too.
     ///
     /// # Errors
-    /// [`RunError::Stuck`](crate::error::RunError::Stuck) shows which task waits for which. Other
-    /// errors are those of a checked overlay.
+    /// [`RunError::Stuck`] shows which task waits for which. Other errors are those of a checked
+    /// overlay.
     pub fn run(
         &mut self,
-        runner: crate::Runner,
-        stop: crate::Stop,
+        runner: Runner,
+        stop: Stop,
         patience: Duration,
-    ) -> Result<crate::run::RunReport, crate::error::RunError> {
+    ) -> Result<RunReport, RunError> {
         let watch = self.0.watch();
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -19,6 +19,7 @@
 //! # Errors
 //! A value whose encoding exceeds the bound, a type that refuses, and bytes that are no value of
 //! the type are errors of the task that has the grant. A length beyond the bound is not trusted.
+//! Bytes of a faulty member take neither memory nor stack (see `syncline_wire`).
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -27,43 +28,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use syncline_wire::{Error, decode, write_slice};
 
-use crate::location::{Bytes, Core, Location, Value};
-
-/// The reason why a value of a location was not encoded or decoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The encoded value is longer than the bound of the location.
-    #[error("the value of location '{location}' takes {bytes} bytes, and its bound is {bound}")]
-    Long {
-        /// The location.
-        location: String,
-        /// The length of the encoded value.
-        bytes: usize,
-        /// The bound.
-        bound: usize,
-    },
-    /// The type's `Serialize` refuses the value.
-    #[error("the value of location '{location}' cannot be serialised: {reason}")]
-    Refused {
-        /// The location.
-        location: String,
-        /// The error of the type.
-        reason: String,
-    },
-    /// The bytes are not a value of the type.
-    #[error(
-        "the bytes of location '{location}' are not a value of its type: {reason}; members may run different builds \
-         of the program, which declare the type differently, or the type does not read what it writes"
-    )]
-    Undecodable {
-        /// The location.
-        location: String,
-        /// The reason.
-        reason: String,
-    },
-}
+use crate::error::{WireError, message};
 
 /// The bytes before the encoded value: its length and its version, as three words.
 pub(crate) const HEADER: usize = 24;
@@ -75,163 +42,73 @@ pub(crate) type Version = (u64, u64);
 /// The encoding of a location's value.
 pub(crate) struct Wire {
     pub(crate) bound: usize,
-    codec: Box<dyn Codec>,
+    own: Box<dyn Place>,
 }
 
-trait Codec: Send + Sync {
-    /// Encodes the location's own value.
-    ///
-    /// # Safety
-    /// The location is alive, and no thread writes the value meanwhile.
-    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>>;
-
-    /// Decodes into the location's own value.
-    ///
-    /// # Safety
-    /// The location is alive, and no other thread accesses the value meanwhile.
-    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()>;
-
-    /// Returns a copy without a value.
-    fn vacant(&self) -> Box<dyn Slot>;
-}
-
-trait Slot: Send {
+/// A value of the location's type, at an address that does not change.
+trait Place: Send + Sync {
     fn address(&self) -> *mut u8;
 
-    /// Decodes into the copy.
+    /// Encodes the value into `to`, and returns the number of its bytes, which may be too many.
     ///
     /// # Safety
-    /// No reference to the copy exists.
-    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()>;
+    /// There is a value, it is alive, and no exclusive reference to it exists.
+    unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error>;
 
-    /// Encodes the copy into `to`, or into a vector if it does not fit.
+    /// Decodes the value. `full`: in place of another one.
     ///
     /// # Safety
-    /// The copy has a value, and no exclusive reference to it exists.
-    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>>;
+    /// The place is alive, no reference to it exists, and it has a value if it is `full`.
+    unsafe fn decode(&self, bytes: &[u8], full: bool) -> Result<(), Error>;
+
+    /// Drops the value.
+    ///
+    /// # Safety
+    /// As for [`decode`](Self::decode). There is a value, which is not used any more.
+    unsafe fn clear(&self);
+
+    /// Returns a place of its own, without a value.
+    fn vacant(&self) -> Box<dyn Place>;
 }
 
-struct Own<T>(*mut T);
+/// The place of a value; `_own`: its memory, if that is not the location's.
+struct Typed<T> {
+    at: *mut T,
+    _own: Option<Arc<UnsafeCell<MaybeUninit<T>>>>,
+}
 
-// SAFETY: the address is dereferenced only by functions whose callers have the access of a grant.
-unsafe impl<T: Send> Send for Own<T> {}
+// SAFETY: the address is dereferenced only by functions whose callers have the access of a grant,
+// or own the place.
+unsafe impl<T: Send> Send for Typed<T> {}
 // SAFETY: as for `Send`.
-unsafe impl<T: Send> Sync for Own<T> {}
+unsafe impl<T: Send> Sync for Typed<T> {}
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Own<T> {
-    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>> {
-        // SAFETY: the caller guarantees that the value is alive and is not written.
-        postcard::to_stdvec(unsafe { &*self.0 })
-    }
-
-    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()> {
-        let value = decode(bytes)?;
-        // SAFETY: the caller guarantees that the value is alive and is not accessed.
-        unsafe { *self.0 = value };
-        Ok(())
-    }
-
-    fn vacant(&self) -> Box<dyn Slot> {
-        let value = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
-        Box::new(Decoded { value, full: false })
-    }
-}
-
-/// A decoded copy at an address that does not change.
-struct Decoded<T> {
-    value: Arc<UnsafeCell<MaybeUninit<T>>>,
-    full: bool,
-}
-
-// SAFETY: the copy is the only owner of the value, so it is sent with it.
-unsafe impl<T: Send> Send for Decoded<T> {}
-
-impl<T: Serialize + DeserializeOwned + Send> Slot for Decoded<T> {
+impl<T: Serialize + DeserializeOwned + Send + 'static> Place for Typed<T> {
     fn address(&self) -> *mut u8 {
-        self.value.get().cast()
+        self.at.cast()
     }
 
-    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+    unsafe fn encode(&self, to: &mut [u8]) -> Result<usize, Error> {
+        // SAFETY: the caller guarantees that there is a value, which is alive and is not written.
+        write_slice(unsafe { &*self.at }, to)
+    }
+
+    unsafe fn decode(&self, bytes: &[u8], full: bool) -> Result<(), Error> {
         let value = decode(bytes)?;
-        let to = self.value.get().cast::<T>();
-        // SAFETY: `to` is the memory of the copy, which has a value if `full`; the caller
-        // guarantees that no reference to it exists.
-        unsafe { if self.full { *to = value } else { to.write(value) } };
-        self.full = true;
+        // SAFETY: the caller guarantees that the place is alive, is not accessed, and has a value
+        // if it is `full`.
+        unsafe { if full { *self.at = value } else { self.at.write(value) } };
         Ok(())
     }
 
-    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>> {
-        // SAFETY: the caller guarantees that the copy has a value and is not written.
-        let value = unsafe { &*self.value.get().cast::<T>() };
-        match postcard::to_slice(value, to) {
-            Ok(used) => Ok(Ok(used.len())),
-            Err(postcard::Error::SerializeBufferFull) => Ok(Err(postcard::to_stdvec(value)?.len())),
-            Err(error) => Err(error),
-        }
+    unsafe fn clear(&self) {
+        // SAFETY: the caller guarantees that there is a value, which is not used any more.
+        unsafe { self.at.drop_in_place() };
     }
-}
 
-impl<T> Drop for Decoded<T> {
-    fn drop(&mut self) {
-        if self.full {
-            // SAFETY: the copy has a value, and with its owner all references have ended.
-            unsafe { self.value.get().cast::<T>().drop_in_place() };
-        }
-    }
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> postcard::Result<T> {
-    let (value, rest) = postcard::take_from_bytes(bytes)?;
-    if rest.is_empty() { Ok(value) } else { Err(postcard::Error::DeserializeBadEncoding) }
-}
-
-impl<T> Location<T> {
-    /// Creates a location that owns a value of any type that serde serialises. In a run [on a
-    /// team](crate::Checked::run_on), tasks of any members use it.
-    ///
-    /// `bound` is the number of bytes that the encoded value (in the format of postcard) may take;
-    /// members reserve this many, and a release sends those that the value takes. Nothing is
-    /// encoded in a run on threads, nor at a location that tasks of one member use. Otherwise a
-    /// task has a decoded copy for each of its requests. The copy is decoded when another task has
-    /// written a new version, and encoded after each round that writes. A value that takes more
-    /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
-    /// the value (as a cell inside it would allow): other tasks do not see the change. A value is
-    /// decoded by recursion: one that is nested thousands deep, such as a linked list, can overflow
-    /// the stack of a worker.
-    ///
-    /// ```
-    /// use syncline_fabric::Team;
-    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
-    ///
-    /// // Two hosts, as far as the members can tell.
-    /// let results = Team::hosts(2).quiet().run(|me| {
-    ///     let path = Location::wire("path", 1 << 10, Vec::<String>::new());
-    ///     let mut overlay = Overlay::new();
-    ///     for rank in 0..me.size() {
-    ///         let name = format!("rank {rank}");
-    ///         overlay.task(name.clone(), path.write(), move |path, _| path.push(name.clone()));
-    ///     }
-    ///     let mut overlay = overlay.check(Initial::Program)?;
-    ///     overlay.run_on(me, Runner::pool(1), Stop::after(2))?;
-    ///     let path = path.reader().acquire()?.join(", ");
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(path)
-    /// })?;
-    /// for path in results {
-    ///     assert_eq!(path?, "rank 0, rank 1, rank 0, rank 1");
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// ```
-    pub fn wire(name: impl Into<String>, bound: usize, value: T) -> Self
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let value = Arc::new(Value(UnsafeCell::new(value)));
-        let wire = Wire::new(value.0.get(), bound);
-        let (first, len) = (std::ptr::null_mut(), wire.len());
-        let bytes = Bytes { first, len, of: std::any::type_name::<T>() };
-        let core = Arc::new(Core::new(name.into(), Some(bytes), Some(wire)));
-        Location { core, value, rebase: Some(|first, _| first.cast()) }
+    fn vacant(&self) -> Box<dyn Place> {
+        let own = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
+        Box::new(Typed { at: own.get().cast::<T>(), _own: Some(own) })
     }
 }
 
@@ -241,7 +118,7 @@ impl Wire {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        Wire { bound, codec: Box::new(Own(value)) }
+        Wire { bound, own: Box::new(Typed { at: value, _own: None }) }
     }
 
     /// The bytes of the encoded value in the memory of a host, with the header.
@@ -255,13 +132,29 @@ impl Wire {
     /// The location is alive, and no thread writes its value meanwhile.
     pub(crate) unsafe fn put(&self, location: &str, to: &mut [u8]) -> Result<(), WireError> {
         // SAFETY: the caller guarantees that the location is alive and its value is not written.
-        let bytes = without_panic(|| unsafe { self.codec.encode_own() });
-        let bytes = bytes.map_err(|reason| refused(location, reason))?;
-        if bytes.len() > self.bound {
-            return Err(self.long(location, bytes.len()));
+        let encode = |to: &mut [u8]| without_panic(|| unsafe { self.own.encode(to) });
+        self.fill(location, (0, 0), to, encode)
+    }
+
+    /// Encodes a value by `encode`, as this version.
+    fn fill(
+        &self,
+        location: &str,
+        version: Version,
+        to: &mut [u8],
+        encode: impl FnOnce(&mut [u8]) -> Result<usize, String>,
+    ) -> Result<(), WireError> {
+        let room = &mut to[HEADER..];
+        let most = room.len();
+        let location = || location.to_owned();
+        let bytes =
+            encode(room).map_err(|reason| WireError::Refused { location: location(), reason })?;
+        if bytes > most {
+            return Err(WireError::Long { location: location(), bytes, bound: self.bound });
         }
-        to[HEADER..][..bytes.len()].copy_from_slice(&bytes);
-        set_header(to, bytes.len(), (0, 0));
+        for (word, at) in [bytes as u64, version.0, version.1].into_iter().zip(to.chunks_mut(8)) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
         Ok(())
     }
 
@@ -272,30 +165,27 @@ impl Wire {
     pub(crate) unsafe fn take(&self, location: &str, from: &[u8]) -> Result<(), WireError> {
         let (bytes, _) = parse(location, from)?;
         // SAFETY: the caller guarantees that the location is alive and its value is not accessed.
-        let taken = without_panic(|| unsafe { self.codec.decode_own(bytes) });
+        let taken = without_panic(|| unsafe { self.own.decode(bytes, true) });
         taken.map_err(|reason| undecodable(location, reason))
-    }
-
-    fn long(&self, location: &str, bytes: usize) -> WireError {
-        WireError::Long { location: location.to_owned(), bytes, bound: self.bound }
     }
 
     /// Returns a copy for a request of a task, without a value.
     pub(crate) fn copy(&self) -> WireCopy {
-        WireCopy { slot: self.codec.vacant(), version: None }
+        WireCopy { place: self.own.vacant(), version: None }
     }
 }
 
 /// The decoded copy of a request.
 pub(crate) struct WireCopy {
-    slot: Box<dyn Slot>,
+    place: Box<dyn Place>,
+    /// None as long as there is no value.
     version: Option<Version>,
 }
 
 impl WireCopy {
     /// The address of the value, which is valid after the first [`load`](Self::load).
     pub(crate) fn address(&self) -> *mut u8 {
-        self.slot.address()
+        self.place.address()
     }
 
     /// Decodes the value, unless the copy has this version.
@@ -305,8 +195,9 @@ impl WireCopy {
     pub(crate) unsafe fn load(&mut self, location: &str, from: &[u8]) -> Result<(), WireError> {
         let (bytes, version) = parse(location, from)?;
         if self.version != Some(version) {
-            // SAFETY: the caller guarantees that no reference to the copy exists.
-            unsafe { self.slot.decode(bytes) }
+            // SAFETY: the caller guarantees that no reference to the copy exists, which has a value
+            // if it has a version.
+            unsafe { self.place.decode(bytes, self.version.is_some()) }
                 .map_err(|error| undecodable(location, error.to_string()))?;
             self.version = Some(version);
         }
@@ -325,36 +216,33 @@ impl WireCopy {
         to: &mut [u8],
     ) -> Result<(), WireError> {
         // SAFETY: the caller guarantees that the copy has a value and is not written.
-        let used = unsafe { self.slot.encode(&mut to[HEADER..]) };
-        let used = used.map_err(|error| refused(location, error.to_string()))?;
-        let used = used.map_err(|bytes| wire.long(location, bytes))?;
-        set_header(to, used, version);
+        let encode = |to: &mut [u8]| unsafe { self.place.encode(to) }.map_err(|e| e.to_string());
+        wire.fill(location, version, to, encode)?;
         self.version = Some(version);
         Ok(())
     }
 }
 
-/// Calls the `Serialize` or `Deserialize` of a type; returns the reason why it fails, which may be
-/// a panic. Outside of bodies a panic would leave the other members waiting.
-fn without_panic<R>(call: impl FnOnce() -> postcard::Result<R>) -> Result<R, String> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(panic) => Err(format!("it panicked: {}", crate::run::message(&*panic))),
+impl Drop for WireCopy {
+    fn drop(&mut self) {
+        if self.version.is_some() {
+            // SAFETY: the copy has a value, and with its owner all references have ended.
+            unsafe { self.place.clear() };
+        }
     }
 }
 
-fn refused(location: &str, reason: String) -> WireError {
-    WireError::Refused { location: location.to_owned(), reason }
+/// Calls the `Serialize` or `Deserialize` of a type; returns the reason why it fails, which may be
+/// a panic. Outside of bodies a panic would leave the other members waiting.
+fn without_panic<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("it panicked: {}", message(&*panic))),
+    }
 }
 
 fn undecodable(location: &str, reason: String) -> WireError {
     WireError::Undecodable { location: location.to_owned(), reason }
-}
-
-fn set_header(to: &mut [u8], len: usize, (task, rounds): Version) {
-    for (word, at) in [len as u64, task, rounds].into_iter().zip(to.chunks_exact_mut(8)) {
-        at.copy_from_slice(&word.to_le_bytes());
-    }
 }
 
 /// Returns the number of bytes of an encoded value with its header; damaged ones have any number.
@@ -401,6 +289,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nested_bytes_take_no_stack() {
+        #[derive(serde::Deserialize, Serialize)]
+        struct Chain(Option<Box<Chain>>);
+
+        let mut own = Chain(None);
+        let wire = Wire::new(&raw mut own, 1 << 20);
+        let mut bytes = vec![1; wire.len()];
+        bytes[..8].copy_from_slice(&(1_u64 << 20).to_le_bytes());
+        // SAFETY: no reference to the copy exists.
+        let error = unsafe { wire.copy().load("chain", &bytes) }.unwrap_err();
+        assert!(error.to_string().contains("nested deeper than 256 levels"), "{error}");
     }
 
     #[test]

@@ -23,8 +23,6 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::message::Message;
@@ -146,24 +144,6 @@ impl Serialize for Bytes<'_> {
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Borrowed;
-        impl<'de> Visitor<'de> for Borrowed {
-            type Value = Bytes<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes")
-            }
-
-            fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
-                Ok(Bytes(bytes))
-            }
-        }
-        deserializer.deserialize_bytes(Borrowed)
-    }
-}
-
 /// Returns the number of bytes that postcard takes for a length.
 fn length_of(len: usize) -> usize {
     (usize::BITS - len.leading_zeros()).div_ceil(7).max(1) as usize
@@ -174,31 +154,14 @@ impl Serialize for Bulk {
         // One byte is the length of the pad.
         let before = WRITTEN.get().map(|written| written + 1 + length_of(self.len()));
         let pad = before.map_or(0, |before| before.next_multiple_of(ALIGNMENT) - before);
-        let mut tuple = serializer.serialize_tuple(2)?;
-        tuple.serialize_element(&Bytes(&[0; ALIGNMENT][..pad]))?;
-        tuple.serialize_element(&Bytes(self))?;
-        tuple.end()
+        (Bytes(&[0; ALIGNMENT][..pad]), Bytes(self)).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Bulk {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Parts;
-        impl<'de> Visitor<'de> for Parts {
-            type Value = Bulk;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a pad and bytes")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Bulk, A::Error> {
-                let _pad: Option<Bytes<'de>> = seq.next_element()?;
-                let bytes: Option<Bytes<'de>> = seq.next_element()?;
-                let Bytes(bytes) = bytes.ok_or_else(|| A::Error::invalid_length(1, &self))?;
-                Ok(received(bytes))
-            }
-        }
-        deserializer.deserialize_tuple(2, Parts)
+        let (_pad, bytes) = <(&[u8], &[u8])>::deserialize(deserializer)?;
+        Ok(received(bytes))
     }
 }
 
@@ -225,7 +188,7 @@ mod tests {
     #[test]
     fn lengths_are_those_of_postcard() {
         for len in [0, 1, 127, 128, 16_383, 16_384, 1 << 21, usize::MAX] {
-            assert_eq!(length_of(len), postcard::to_stdvec(&len).unwrap().len(), "{len}");
+            assert_eq!(length_of(len), encode(&len).unwrap().len(), "{len}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! The parts of a canonical plan, in terms of the original.
 
-use crate::overlay::Task;
-use crate::plan::{LocationId, Plan};
+use crate::plan::{LocationId, Plan, Task};
 
 /// A part of the value of a location, and the tasks that need no more of it than such parts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -89,8 +89,10 @@ impl<'h, T: ?Sized, M: Mode> Future for Granted<'h, T, M> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         assert!(self.handle.is_some(), "a future of a grant was polled after it was ready");
-        let granted =
-            self.handle.take_if(|h| h.core().granted_or_wakes(h.node, h.grants, context.waker()));
+        let granted = self.handle.take_if(|h| {
+            let core = h.core();
+            core.nodes.granted_or_wakes(&core.raw, h.node, h.grants, context.waker())
+        });
         granted.map_or(Poll::Pending, |handle| Poll::Ready(handle.guard()))
     }
 }

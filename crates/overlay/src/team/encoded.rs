@@ -5,12 +5,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::error::WireError;
 use crate::location::Core;
 use crate::overlay::Checked;
 use crate::raw::AccessMode;
 use crate::team::exchange::Exchange;
 use crate::team::layout::{Offsets, Team};
-use crate::wire::{WireCopy, WireError};
+use crate::wire::WireCopy;
 
 /// The copies of the tasks of one member, by task.
 pub(super) struct Encoded {

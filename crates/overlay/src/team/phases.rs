@@ -10,11 +10,12 @@ use syncline_signal::primitive::Ordering;
 use syncline_trace::is_enabled;
 
 use crate::access::Placement;
+use crate::body::Body;
 use crate::compiled::claimed::{Among, CLAIMED, Claimed, ELSEWHERE, LEFT};
 use crate::compiled::{Program, order};
 use crate::engine::{Engine, Failure, Phase, Shared};
 use crate::error::RunError;
-use crate::overlay::{Body, Checked};
+use crate::overlay::Checked;
 use crate::raw::AccessMode;
 use crate::run::{
     Bodies, RunReport, Runner, describe, enter, exit, new_engine, poison, poisoned_before,

@@ -22,11 +22,10 @@ use syncline_sync::{Fault, membership::FaultList};
 
 use crate::compiled::claimed::Rest;
 use crate::engine::{Engine, Failure, Share};
-use crate::error::RunError;
-use crate::run::message;
+use crate::error::{RunError, message};
+use crate::live::Live;
 use crate::team::exchange::{Exchange, Link};
 use crate::team::memory::Failed;
-use crate::watch::Live;
 
 /// The rest of the workers of one member.
 pub(super) struct Resting<'a> {

@@ -19,7 +19,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use crate::wire::{MAX_NESTING, WireError};
+use crate::{Error, MAX_NESTING};
 
 /// The number of elements that may take no bytes.
 const FREE_ELEMENTS: usize = 65_536;
@@ -69,7 +69,16 @@ impl Limits {
 
 const _: () = assert!(MAX_NESTING == 256, "the message says so");
 
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+/// Decodes a value from bytes that may be invalid.
+///
+/// No memory is reserved for more elements than there are bytes before the elements are decoded,
+/// and all sequences and maps together have no more elements than there are bytes, plus 65 536 that
+/// take no bytes. So the memory of a value is bounded by a multiple of the size of its largest
+/// element.
+///
+/// # Errors
+/// [`Error::Undecodable`], [`Error::Trailing`].
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let limits = Limits {
         nesting: Cell::new(MAX_NESTING),
         elements: Cell::new(bytes.len() + FREE_ELEMENTS),
@@ -80,12 +89,12 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
     let value =
         T::deserialize(Guarded { inner: &mut deserializer, limits: &limits }).map_err(|error| {
             let why = limits.exceeded.get().map_or_else(|| reason(&error), str::to_owned);
-            WireError::Undecodable { why }
+            Error::Undecodable(why)
         })?;
     match deserializer.finalize().map(<[u8]>::len) {
         Ok(0) => Ok(value),
-        Ok(bytes) => Err(WireError::Trailing { bytes }),
-        Err(error) => Err(WireError::Undecodable { why: reason(&error) }),
+        Ok(bytes) => Err(Error::Trailing(bytes)),
+        Err(error) => Err(Error::Undecodable(reason(&error))),
     }
 }
 
@@ -128,6 +137,23 @@ macro_rules! leaves {
     };
 }
 
+/// Methods whose values are one level deeper; `counted` as in [`Visit`].
+macro_rules! nested {
+    ($($method:ident($($name:ident: $of:ty),*) counted $counted:literal)*) => {
+        $(
+            #[inline]
+            fn $method<V: Visitor<'de>>(
+                self,
+                $($name: $of,)*
+                visitor: V,
+            ) -> Result<V::Value, D::Error> {
+                let visit = self.visit(visitor, $counted);
+                self.limits.within(|| self.inner.$method($($name,)* visit))
+            }
+        )*
+    };
+}
+
 impl<'l, T> Guarded<'l, T> {
     fn visit<V>(&self, inner: V, counted: bool) -> Visit<'l, V> {
         Visit { inner, limits: self.limits, counted }
@@ -151,76 +177,16 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Guarded<'_, D> {
         self.inner.deserialize_unit_struct(name, visitor)
     }
 
-    #[inline]
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_option(visit))
-    }
-
-    #[inline]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_newtype_struct(name, visit))
-    }
-
-    #[inline]
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, true);
-        self.limits.within(|| self.inner.deserialize_seq(visit))
-    }
-
-    #[inline]
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_tuple(len, visit))
-    }
-
-    #[inline]
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_tuple_struct(name, len, visit))
-    }
-
-    #[inline]
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, true);
-        self.limits.within(|| self.inner.deserialize_map(visit))
-    }
-
-    #[inline]
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_struct(name, fields, visit))
-    }
-
-    #[inline]
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visit = self.visit(visitor, false);
-        self.limits.within(|| self.inner.deserialize_enum(name, variants, visit))
-    }
+    nested!(
+        deserialize_option() counted false
+        deserialize_newtype_struct(name: &'static str) counted false
+        deserialize_seq() counted true
+        deserialize_tuple(len: usize) counted false
+        deserialize_tuple_struct(name: &'static str, len: usize) counted false
+        deserialize_map() counted true
+        deserialize_struct(name: &'static str, fields: &'static [&'static str]) counted false
+        deserialize_enum(name: &'static str, variants: &'static [&'static str]) counted false
+    );
 
     fn is_human_readable(&self) -> bool {
         self.inner.is_human_readable()
@@ -272,8 +238,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<'_, V> {
 
 impl<A> Visit<'_, A> {
     #[inline]
-    fn count<E: serde::de::Error>(&self) -> Result<(), E> {
-        if self.counted { self.limits.element() } else { Ok(()) }
+    fn count<N, E: serde::de::Error>(&self, next: Option<N>) -> Result<Option<N>, E> {
+        if self.counted && next.is_some() {
+            self.limits.element()?;
+        }
+        Ok(next)
     }
 
     /// Limits an encoded length to the elements for which memory may be reserved.
@@ -294,10 +263,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Visit<'_, A> {
         seed: T,
     ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_element_seed(Guarded { inner: seed, limits: self.limits })?;
-        if next.is_some() {
-            self.count()?;
-        }
-        Ok(next)
+        self.count(next)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -314,10 +280,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Visit<'_, A> {
         seed: T,
     ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_key_seed(Guarded { inner: seed, limits: self.limits })?;
-        if next.is_some() {
-            self.count()?;
-        }
-        Ok(next)
+        self.count(next)
     }
 
     #[inline]

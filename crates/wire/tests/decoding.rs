@@ -1,5 +1,5 @@
-//! Decoding of invalid bytes: no panic, no stack overflow, and no more memory than the bytes
-//! justify.
+//! Encoding, and decoding of invalid bytes: no panic, no stack overflow, and no more memory than
+//! the bytes justify.
 //!
 //! The bounds of memory hold for all bytes: all sequences of a message together reserve no more
 //! elements than it has bytes, each element takes a byte, and vectors double.
@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use syncline_farm::wire::{MAX_NESTING, WireError, decode, encode};
 use syncline_testkit::property;
+use syncline_wire::{Error, MAX_NESTING, decode, encode, write_slice};
 
 /// An allocator that counts the bytes that the current thread allocates.
 struct Counting;
@@ -167,6 +167,19 @@ proptest! {
     }
 }
 
+#[test]
+fn a_slice_that_is_too_short_is_told_the_length() {
+    let value = (300_u32, "three hundred", [1_u8; 5]);
+    let bytes = encode(&value).unwrap();
+    for room in 0..bytes.len() + 3 {
+        let mut slice = vec![0; room];
+        assert_eq!(write_slice(&value, &mut slice), Ok(bytes.len()));
+        if room >= bytes.len() {
+            assert_eq!(slice[..bytes.len()], bytes);
+        }
+    }
+}
+
 /// The cases with which the tests above have failed in the past.
 #[test]
 fn what_was_once_wrong_is_an_error_or_a_value() {
@@ -216,9 +229,9 @@ fn what_is_nested_too_deep_is_an_error() {
     assert_eq!(decode::<Tree>(&encode(&good).unwrap()), Ok(good));
     let why = "it is nested deeper than 256 levels".to_owned();
     let deep = encode(&chain(MAX_NESTING + 1)).unwrap();
-    assert_eq!(decode::<Tree>(&deep), Err(WireError::Undecodable { why: why.clone() }));
+    assert_eq!(decode::<Tree>(&deep), Err(Error::Undecodable(why.clone())));
     // A megabyte of nesting would overflow any stack.
-    assert_eq!(decode::<Tree>(&vec![3; 1 << 20]), Err(WireError::Undecodable { why }));
+    assert_eq!(decode::<Tree>(&vec![3; 1 << 20]), Err(Error::Undecodable(why)));
 }
 
 /// Each level has the length of 200 elements, and begins with another level.
@@ -235,6 +248,6 @@ fn elements_that_take_no_bytes_are_counted() {
     // 2^62 elements, in nine bytes.
     let many = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
     let why = "it has more elements than bytes".to_owned();
-    assert_eq!(decode::<Vec<Nothing>>(&many), Err(WireError::Undecodable { why: why.clone() }));
-    assert_eq!(decode::<Vec<()>>(&many), Err(WireError::Undecodable { why }));
+    assert_eq!(decode::<Vec<Nothing>>(&many), Err(Error::Undecodable(why.clone())));
+    assert_eq!(decode::<Vec<()>>(&many), Err(Error::Undecodable(why)));
 }

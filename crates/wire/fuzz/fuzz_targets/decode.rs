@@ -1,7 +1,7 @@
 //! Fuzzes the decoder with libFuzzer: no panic, no stack overflow, no more memory than the bytes
 //! justify, and a decoded value can be encoded and decoded again.
 //!
-//! Run `cargo install cargo-fuzz`, then, in `crates/farm` (the variable is needed with a stable
+//! Run `cargo install cargo-fuzz`, then, in `crates/wire` (the variable is needed with a stable
 //! compiler): `RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none decode -- -runs=1000000
 //! -malloc_limit_mb=16 -rss_limit_mb=512`
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use syncline_farm::wire::{decode, encode};
+use syncline_wire::{decode, encode};
 
 #[derive(Debug, Deserialize, Serialize)]
 enum Tree {

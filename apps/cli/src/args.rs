@@ -1,5 +1,6 @@
 //! The command line.
 
+mod block;
 mod documents;
 mod farm;
 mod launch;
@@ -13,19 +14,21 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use syncline_common::units::parse_size;
 
+pub(crate) use block::BlockSize;
+use block::parse_block_size;
 pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
-pub(crate) use report::{ReportArgs, TraceOption};
+pub(crate) use report::ReportArgs;
 pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
 pub(crate) use top::TopArgs;
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
 use crate::probe::{ProbeDiskArgs, TABLE};
-use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs wavefront sweeps over matrices larger than memory, on all cores, with exact results.
 #[derive(Debug, Parser)]

@@ -35,13 +35,13 @@
 
 use std::iter::successors;
 
+use syncline_common::units::{AtLeast, Bytes};
 use syncline_store::{Block, Grid, Layout, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
 use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, SweepOptions};
 use crate::system;
-use crate::units::{AtLeast, Bytes};
 
 /// Memory that the program has not touched yet when the bound is divided: data of the libraries,
 /// stacks, and memory that the allocator keeps. Measured: half a MiB.

@@ -48,12 +48,12 @@ pub(crate) use group::bound;
 pub(crate) use guard::guard;
 use halt::Limit;
 use ledger::Ledger;
+use syncline_common::signals::Signals;
 use syncline_fabric::Team;
 pub(crate) use template::quoted;
 
 use crate::args::{FarmRunArgs, Protocol};
 use crate::error::{Error, Result};
-use crate::watch::Signals;
 
 /// The time that a process may take to end after it has exceeded its time limit.
 const GRACE: Duration = Duration::from_secs(1);

@@ -29,8 +29,6 @@
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
 //! | `system`   | memory and disk figures of the operating system                             |
 //! | `top`      | `syncline top`: what the threads of a run do now                            |
-//! | `terminal` | the width of the terminal, and the target of progress bars                  |
-//! | `units`    | sizes, blocks, rates and times, parsed and printed                          |
 //! | `error`    | error messages of one line each                                             |
 //!
 //! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line, and for an overlay that
@@ -62,9 +60,7 @@ mod run;
 mod streams;
 mod summary;
 mod system;
-mod terminal;
 mod top;
-mod units;
 mod verify;
 mod watch;
 
@@ -74,11 +70,11 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use syncline_common::signals::{self, Signals};
 use syncline_conformance::Subject;
 
 use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
-use crate::watch::Signals;
 
 /// The exit code of a run that has done its iterations without reaching its `--until`. Its result
 /// is written.
@@ -150,7 +146,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Farm(FarmCommand::Bound(args)) => return farm::bound(args),
         // The launcher catches those that end it.
         Command::Launch(args) => {
-            watch::catch_others(&Arc::default())?;
+            signals::catch_others(&Arc::default())?;
             return launch::launch(args);
         }
         _ => (),

@@ -14,11 +14,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
+use syncline_common::units::parse_size;
 use syncline_store::probe::{Disk, Pattern, Sample, Scratch, Way};
 
 use crate::error::{Error, Result};
-use crate::units::parse_size;
-use crate::watch::{self, Signals};
+use crate::watch;
 
 /// Measures the disk of DIR with a scratch file that leaves nothing behind
 ///
@@ -123,7 +125,7 @@ const QUICK: Effort =
 pub(crate) fn disk(args: &ProbeDiskArgs, signals: &Signals) -> Result<String> {
     let bytes = args.size.unwrap_or(if args.quick { 256 << 20 } else { 1 << 30 });
     let (dir, effort) = (args.dir.clone(), if args.quick { QUICK } else { ALL });
-    let bar = watch::bar("measuring the disk  {elapsed}");
+    let bar = terminal::bar("measuring the disk  {elapsed}");
     let found = watch::watch(signals, &bar, |bar| bar.tick(), move || measure(dir, bytes, effort))?;
     match args.json {
         false => Ok(found.to_string()),

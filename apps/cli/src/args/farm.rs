@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use syncline_common::trace::TraceOption;
+use syncline_common::units::{parse_size, parse_time};
 
-use super::TraceOption;
 use crate::farm::halt::{Halt, parse as parse_halt};
 use crate::farm::input::split;
 use crate::farm::joblog::Resume;
-use crate::units::{parse_size, parse_time};
 
 /// The subcommands of `syncline farm`.
 #[derive(Debug, Subcommand)]

@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use syncline_common::trace::TraceOption;
+use syncline_common::units::parse_size;
 use syncline_wave::{Order, lanes::Lanes};
 
-use super::TraceOption;
+use super::block::{BlockSize, parse_block_size};
 use super::documents::KernelParser;
 use crate::kernels::Known;
-use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs an iterative sweep over the matrices of a directory.
 ///

@@ -5,10 +5,11 @@ use std::fs;
 use rustix::fs::MemfdFlags;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::{MembarrierQuery, membarrier_query};
+use syncline_common::units::Bytes;
+use syncline_common::words::plural;
 
 use super::Check;
 use crate::system;
-use crate::units::{Bytes, plural};
 
 const PART: &str = "machine";
 

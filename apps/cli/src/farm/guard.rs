@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 
 use signal_hook::consts::{SIGCHLD, SIGHUP};
+use syncline_common::signals::Uncaught;
 use syncline_fabric::leave_team;
 use syncline_process::guard::{self, Guarded, Unstarted};
 use syncline_process::{Spawn, mark::EnvironmentMark};
@@ -75,12 +76,7 @@ impl Guard {
 /// SIGHUP is caught here, and SIGINT and SIGTERM by `main`; the guard ignores all three, as it must
 /// outlive the farm.
 pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |source| Error::Io { what, source }
-    };
-    signal_hook::flag::register(SIGHUP, std::sync::Arc::default())
-        .map_err(failed("catch signals"))?;
+    signal_hook::flag::register(SIGHUP, std::sync::Arc::default()).map_err(Uncaught)?;
     guard::serve(&EnvironmentMark::of(MARK, args.mark.clone()))
-        .map_err(failed("read which tasks run"))
+        .map_err(|source| Error::Io { what: "read which tasks run".to_owned(), source })
 }

@@ -3,9 +3,11 @@
 mod block;
 mod documents;
 mod farm;
+mod kernel;
 mod launch;
 mod mpi;
 mod overlay;
+mod probe;
 mod report;
 mod run;
 mod top;
@@ -20,15 +22,16 @@ pub(crate) use block::BlockSize;
 use block::parse_block_size;
 pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
+pub(crate) use kernel::{KernelName, Known};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
+pub(crate) use probe::ProbeDiskArgs;
+use probe::TABLE;
 pub(crate) use report::ReportArgs;
-pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
+pub(crate) use run::{BlockOrder, ExecutorKind, Extent, RunArgs, RunnerKind};
 pub(crate) use top::TopArgs;
 pub(crate) use verify::{Places, Verify, VerifyArgs};
-
-use crate::probe::{ProbeDiskArgs, TABLE};
 
 /// Runs wavefront sweeps over matrices larger than memory, on all cores, with exact results.
 #[derive(Debug, Parser)]

@@ -21,7 +21,7 @@ use syncline_common::units::parse_size;
 pub(crate) use block::BlockSize;
 use block::parse_block_size;
 pub(crate) use documents::{CompletionsArgs, ManArgs};
-pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
+pub(crate) use farm::FarmCommand;
 pub(crate) use kernel::{KernelName, Known};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};

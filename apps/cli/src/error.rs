@@ -103,6 +103,9 @@ pub(crate) enum Error {
     /// The system does not let this process catch signals.
     #[error(transparent)]
     Uncaught(#[from] Uncaught),
+    /// An error of a farm. Those that other commands have as well are the command's own.
+    #[error(transparent)]
+    Farm(syncline_farm_run::Error),
     /// Options that contradict each other.
     #[error("{0}")]
     Usage(String),
@@ -334,6 +337,18 @@ impl From<syncline_conformance::Error> for Error {
         match error {
             syncline_conformance::Error::Team(error) => Error::Team(error),
             other => Error::Refuted(other.to_string()),
+        }
+    }
+}
+
+impl From<syncline_farm_run::Error> for Error {
+    fn from(error: syncline_farm_run::Error) -> Error {
+        match error {
+            syncline_farm_run::Error::Team(error) => Error::Team(error),
+            syncline_farm_run::Error::Usage(text) => Error::Usage(text),
+            syncline_farm_run::Error::Interrupted(signal) => signal.into(),
+            syncline_farm_run::Error::Told { code } => Error::Told { code },
+            other => Error::Farm(other),
         }
     }
 }

@@ -16,7 +16,6 @@
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `hint`     | the correction of command lines that lack `--`                              |
 //! | `launch`   | `syncline launch`: the processes of a team                                  |
-//! | `farm`     | `syncline farm`: many tasks on a few processes                              |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                              |
 //! | `conformance` | `syncline verify`: checks of barriers, locks, memory and others |
 //! | `probe`    | `syncline probe`: the speed of a disk under the requests of a sweep         |
@@ -43,7 +42,6 @@ mod doctor;
 mod documents;
 mod error;
 mod executor;
-mod farm;
 mod generate;
 mod hint;
 mod inputs;
@@ -72,6 +70,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use syncline_common::signals::{self, Signals};
 use syncline_conformance::Subject;
+use syncline_farm_run as farm;
 
 use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
@@ -143,7 +142,7 @@ fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
 fn dispatch(args: Args) -> Result<()> {
     match &args.command {
         // Before signals are caught: it executes a program, which must not inherit that.
-        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(args),
+        Command::Farm(FarmCommand::Bound(args)) => return Ok(farm::bound(args)?),
         // The launcher catches those that end it.
         Command::Launch(args) => {
             signals::catch_others(&Arc::default())?;
@@ -176,13 +175,13 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Top(args) => return top::top(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => {
-            report::start(&args.trace, None)?;
+            report::start(args.trace(), None)?;
             let done = farm::run(&args, &signals);
-            report::finish(&args.trace, false);
-            return done;
+            report::finish(args.trace(), false);
+            return Ok(done?);
         }
-        Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),
-        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
+        Command::Farm(FarmCommand::Guard(args)) => return Ok(farm::guard(&args)?),
+        Command::Farm(FarmCommand::Bound(args)) => return Ok(farm::bound(&args)?),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Verify(Verify::Barrier(args)) => {

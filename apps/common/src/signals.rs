@@ -158,7 +158,7 @@ impl Signals {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;
     }
 
-    /// Returns a bar with this template ([`terminal::bar`]), or a hidden one if the command is quiet.
+    /// Returns a [`terminal::bar`] with this template, or a hidden one if the command is quiet.
     pub fn bar(&self, template: &str) -> ProgressBar {
         match self.lines.lock().unwrap_or_else(PoisonError::into_inner).next {
             Some(_) => terminal::bar(template),

@@ -27,8 +27,7 @@ use syncline_farm::{
 };
 
 use super::dry::Dry;
-use super::group::Unstarted;
-use super::guard::Guard;
+use super::guard::{Guard, Unstarted};
 use super::hub::{Hub, PATIENCE, Why};
 use super::input::Arguments;
 use super::ledger::{Attempt, Ledger, Runners, Task};

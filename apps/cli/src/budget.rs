@@ -36,6 +36,7 @@
 use std::iter::successors;
 
 use syncline_common::units::{AtLeast, Bytes};
+use syncline_memory::room;
 use syncline_store::{Block, Grid, Layout, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
@@ -62,7 +63,7 @@ pub(crate) struct Bound {
 impl Bound {
     /// Returns the requested bound, or 80 % of the available memory.
     pub(crate) fn new(asked: Option<u64>) -> Self {
-        let available = || system::available().map_or(u64::MAX, |bytes| bytes / 5 * 4);
+        let available = || room::left_unswapped().map_or(u64::MAX, |bytes| bytes / 5 * 4);
         Self { bytes: asked.unwrap_or_else(available) }
     }
 

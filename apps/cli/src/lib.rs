@@ -30,6 +30,9 @@
 //! | `top`      | `syncline top`: what the threads of a run do now                            |
 //! | `error`    | error messages of one line each                                             |
 //!
+//! `syncline farm` is in `syncline_farm_run`. Quantities, the terminal and signals are in
+//! `syncline_common`.
+//!
 //! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line, and for an overlay that
 //! could not be checked or printed; 3 for a run that has not reached its `--until`; 128 + the
 //! signal's number when interrupted; for `launch`, the exit code of the first process that failed.

@@ -151,8 +151,8 @@ impl Signals {
         Arc::clone(&self.asked)
     }
 
-    /// Starts to report progress, on a terminal by a bar, elsewhere by a line every [`LINES`]; with
-    /// `quiet`, nothing is reported.
+    /// Starts to report progress, on a terminal by a bar, elsewhere by a line every ten seconds;
+    /// with `quiet`, nothing is reported.
     pub fn speak(&self, quiet: bool) {
         let next = if quiet { None } else { Instant::now().checked_add(LINES) };
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;

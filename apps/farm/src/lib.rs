@@ -6,7 +6,7 @@
 //! that has told how it ended returns [`Error::Told`] with the exit code.
 //!
 //! The program that calls [`run`] is started again by the farm, as `syncline farm guard` and
-//! `syncline farm bound`. So its command line has these commands, which are [`guard`] and
+//! `syncline farm bound`. So its command line has these commands, which are [`guard()`] and
 //! [`bound`]. It catches signals by [`Signals`], but not before [`bound`]. It has
 //! [`look`](syncline_process::streams::look) called before `main`, as a farm refuses to lose what
 //! its tasks print. In a team ([`Team`]) each process calls [`run`] with the same arguments.

@@ -1,10 +1,13 @@
 //! The command line.
 
+mod block;
 mod documents;
 mod farm;
+mod kernel;
 mod launch;
 mod mpi;
 mod overlay;
+mod probe;
 mod report;
 mod run;
 mod top;
@@ -13,19 +16,22 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use syncline_common::units::parse_size;
 
+pub(crate) use block::BlockSize;
+use block::parse_block_size;
 pub(crate) use documents::{CompletionsArgs, ManArgs};
-pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
+pub(crate) use farm::FarmCommand;
+pub(crate) use kernel::{KernelName, Known};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
-pub(crate) use report::{ReportArgs, TraceOption};
-pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
+pub(crate) use probe::ProbeDiskArgs;
+use probe::TABLE;
+pub(crate) use report::ReportArgs;
+pub(crate) use run::{BlockOrder, ExecutorKind, Extent, RunArgs, RunnerKind};
 pub(crate) use top::TopArgs;
 pub(crate) use verify::{Places, Verify, VerifyArgs};
-
-use crate::probe::{ProbeDiskArgs, TABLE};
-use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs wavefront sweeps over matrices larger than memory, on all cores, with exact results.
 #[derive(Debug, Parser)]

@@ -35,13 +35,14 @@
 
 use std::iter::successors;
 
+use syncline_common::units::{AtLeast, Bytes};
+use syncline_memory::room;
 use syncline_store::{Block, Grid, Layout, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
 use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, SweepOptions};
 use crate::system;
-use crate::units::{AtLeast, Bytes};
 
 /// Memory that the program has not touched yet when the bound is divided: data of the libraries,
 /// stacks, and memory that the allocator keeps. Measured: half a MiB.
@@ -62,7 +63,7 @@ pub(crate) struct Bound {
 impl Bound {
     /// Returns the requested bound, or 80 % of the available memory.
     pub(crate) fn new(asked: Option<u64>) -> Self {
-        let available = || system::available().map_or(u64::MAX, |bytes| bytes / 5 * 4);
+        let available = || room::left_unswapped().map_or(u64::MAX, |bytes| bytes / 5 * 4);
         Self { bytes: asked.unwrap_or_else(available) }
     }
 

@@ -8,12 +8,14 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
 use syncline_conformance::{Subject, Suite, TeamKind};
 use syncline_fabric::Team;
 
 use crate::args::{Places, VerifyArgs};
 use crate::error::{Error, Result};
-use crate::watch::{self, Signals};
+use crate::watch;
 
 impl From<Places> for TeamKind {
     fn from(places: Places) -> TeamKind {
@@ -55,7 +57,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         some => some.iter().map(|&place| place.into()).collect(),
     };
     let counts = args.members.0.clone();
-    let bar = watch::bar("{msg} [{wide_bar}] {pos} of {len} teams");
+    let bar = terminal::bar("{msg} [{wide_bar}] {pos} of {len} teams");
     bar.set_message(format!("verifying {}s", subject.word()));
     bar.set_length((counts.len() * places.len()) as u64);
     let watched = bar.clone();

@@ -13,16 +13,18 @@ use syncline_store::{
     dir::write_layout_json, generation::Existing,
 };
 
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
+use syncline_common::units::{Bytes, Each, Time, rate};
 use syncline_wave::plan::{BlockModel, BlockTime};
 
+use crate::args::BlockSize;
 use crate::args::{ConvertArgs, LayoutKind};
 use crate::budget;
 use crate::error::{Error, Result};
 use crate::output::{LAYOUT, NewDir, RESULT, file_name};
 use crate::results::{Raw, field_of};
-use crate::terminal;
-use crate::units::{BlockSize, Bytes, Each, Time, rate};
-use crate::watch::{SYNC, Signals, bar_of_bytes, watch};
+use crate::watch::{SYNC, bar_of_bytes, watch};
 
 /// Larger buffers make nothing faster.
 const MOST: u64 = 512 << 20;

@@ -15,10 +15,10 @@ mod network;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use syncline_common::words::plural;
 
 use crate::args::DoctorArgs;
 use crate::error::{Error, Result};
-use crate::units::plural;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

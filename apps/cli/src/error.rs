@@ -4,14 +4,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use syncline_common::signals::{Interrupted, Uncaught, signal_name};
+use syncline_common::units::{AtLeast, Bytes};
+use syncline_common::{terminal, words};
 use syncline_fabric::TeamError;
 use syncline_mpi::{MpiError, host_lines::say_once};
 use syncline_overlay::error::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::described::DescribedError;
-
-use crate::units::{AtLeast, Bytes};
-use crate::{executor, terminal};
 
 /// The result type of this command.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -100,6 +100,12 @@ pub(crate) enum Error {
         /// The error of the system.
         source: io::Error,
     },
+    /// The system does not let this process catch signals.
+    #[error(transparent)]
+    Uncaught(#[from] Uncaught),
+    /// An error of a farm. Those that other commands have as well are the command's own.
+    #[error(transparent)]
+    Farm(syncline_farm_run::Error),
     /// Options that contradict each other.
     #[error("{0}")]
     Usage(String),
@@ -208,10 +214,10 @@ pub(crate) enum Error {
         "{} is left of {what}, and {names} {} for sweeps in blocks, which cannot go on from there: {} {names}, or \
          give --force {}to discard it",
         folder(output),
-        executor::are(options),
+        words::are(options),
         if *resume { "leave out" } else { "give --resume in place of" },
         if *resume { "in place of --resume " } else { "" },
-        names = executor::list(options),
+        names = words::list(options),
     )]
     LeftOverInBlocks {
         /// The output.
@@ -335,6 +341,24 @@ impl From<syncline_conformance::Error> for Error {
     }
 }
 
+impl From<syncline_farm_run::Error> for Error {
+    fn from(error: syncline_farm_run::Error) -> Error {
+        match error {
+            syncline_farm_run::Error::Team(error) => Error::Team(error),
+            syncline_farm_run::Error::Usage(text) => Error::Usage(text),
+            syncline_farm_run::Error::Interrupted(signal) => signal.into(),
+            syncline_farm_run::Error::Told { code } => Error::Told { code },
+            other => Error::Farm(other),
+        }
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted { signal }: Interrupted) -> Error {
+        Error::interrupted(signal)
+    }
+}
+
 impl Error {
     /// Returns the error of an interrupted command that leaves nothing behind.
     pub(crate) fn interrupted(signal: u8) -> Self {
@@ -445,9 +469,4 @@ fn types(all: &[(ElementType, Vec<PathBuf>)]) -> String {
         format!("{} {verb} {element} ({})", list(files), element.descr())
     };
     all.iter().map(one).collect::<Vec<_>>().join(", and ")
-}
-
-/// Returns the name of a signal.
-pub(crate) fn signal_name(signal: u8) -> &'static str {
-    signal_hook::low_level::signal_name(signal.into()).unwrap_or("a signal")
 }

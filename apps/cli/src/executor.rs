@@ -16,6 +16,7 @@
 
 use std::path::Path;
 
+use syncline_common::words::{are, list};
 use syncline_store::Layout;
 use syncline_wave::{Error as WaveError, Executor, Result as WaveResult, lanes::Real};
 
@@ -76,20 +77,6 @@ pub(crate) fn order(args: &RunArgs, executor: Executor) -> BlockOrder {
         (BlockOrder::Wave, Executor::Blocked) if args.exact_stop => BlockOrder::Barrier,
         (order, _) => order,
     }
-}
-
-/// Joins the names of options into a list in words.
-pub(crate) fn list(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
-/// Returns the verb for one option or several.
-pub(crate) fn are(names: &[&str]) -> &'static str {
-    if names.len() == 1 { "is" } else { "are" }
 }
 
 /// Returns the executor for these options, which have passed [`check`], and these layouts.

@@ -9,14 +9,15 @@ use std::time::Instant;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use syncline_common::signals::Signals;
+use syncline_common::units::{Bytes, Time, rate};
 use syncline_store::array::Array;
 use syncline_store::{Element, Layout, Matrix, Shape, placement::Rect};
 
 use crate::args::{Dtype, GenArgs, Problem};
 use crate::error::{Error, Result};
 use crate::output::{NewDir, file_name};
-use crate::units::{Bytes, Time, rate};
-use crate::watch::{Signals, bar_of_bytes, watch};
+use crate::watch::{bar_of_bytes, watch};
 
 /// The number of values generated and written at once: 1 MiB of doubles.
 const PIECE: usize = 1 << 17;

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use clap::Parser as _;
+use syncline_farm_run::quoted;
 
 use crate::args::Args;
-use crate::farm::quoted;
 
 /// Returns a hint for a command line of `syncline launch`, `top` or `farm run` that lacks `--`
 /// before its program: the command line with `--`, quoted for a shell.

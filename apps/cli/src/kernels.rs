@@ -8,7 +8,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use syncline_store::{Shape, checksum::checksum, chunk::read_text};
 pub(crate) use syncline_sweeps::{AnySweep, Arrays, Loops, SweepOptions};
 use syncline_sweeps::{RunsAll, sor};
@@ -17,7 +16,7 @@ use syncline_wave::{
     kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
 };
 
-use crate::args::{KernelName, RunArgs};
+use crate::args::{KernelName, Known, RunArgs};
 use crate::error::{Error, Result};
 
 /// The default relaxation factor.
@@ -28,29 +27,6 @@ const GAP: f64 = 1.0;
 
 /// The parameter of a result that holds the checksum of the description of its kernel.
 const DESCRIPTION: &str = "description";
-
-/// The built-in kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Known {
-    /// Livermore kernel 23, on za
-    Lk23,
-    /// The Gauss-Seidel method for the Poisson equation, on u
-    GaussSeidel,
-    /// Successive over-relaxation: Gauss-Seidel with --omega
-    Sor,
-    /// Over-relaxation of the Poisson equation on nine points, on u
-    NinePoint,
-    /// The Gauss-Seidel method for any five-point system, on u
-    GaussSeidelVariable,
-    /// The best alignment of two sequences, on score
-    Alignment,
-}
-
-impl Known {
-    pub(crate) fn name(&self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
 
 /// Refuses parameters of other kernels.
 fn check_parameters(kernel: Option<Known>, args: &RunArgs) -> Result<()> {

@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 
+use syncline_common::units::Bytes;
 use syncline_fabric::{Launcher, TeamError};
+use syncline_process::streams;
 
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
 use crate::report;
-use crate::streams;
-use crate::units::Bytes;
 
 /// `syncline launch`. Signals are forwarded to the processes; their end determines the exit code.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {

@@ -16,7 +16,6 @@
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `hint`     | the correction of command lines that lack `--`                              |
 //! | `launch`   | `syncline launch`: the processes of a team                                  |
-//! | `farm`     | `syncline farm`: many tasks on a few processes                              |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                              |
 //! | `conformance` | `syncline verify`: checks of barriers, locks, memory and others |
 //! | `probe`    | `syncline probe`: the speed of a disk under the requests of a sweep         |
@@ -29,9 +28,10 @@
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
 //! | `system`   | memory and disk figures of the operating system                             |
 //! | `top`      | `syncline top`: what the threads of a run do now                            |
-//! | `terminal` | the width of the terminal, and the target of progress bars                  |
-//! | `units`    | sizes, blocks, rates and times, parsed and printed                          |
 //! | `error`    | error messages of one line each                                             |
+//!
+//! `syncline farm` is in `syncline_farm_run`. Quantities, the terminal and signals are in
+//! `syncline_common`.
 //!
 //! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line, and for an overlay that
 //! could not be checked or printed; 3 for a run that has not reached its `--until`; 128 + the
@@ -45,7 +45,6 @@ mod doctor;
 mod documents;
 mod error;
 mod executor;
-mod farm;
 mod generate;
 mod hint;
 mod inputs;
@@ -62,9 +61,7 @@ mod run;
 mod streams;
 mod summary;
 mod system;
-mod terminal;
 mod top;
-mod units;
 mod verify;
 mod watch;
 
@@ -74,11 +71,12 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use syncline_common::signals::{self, Signals};
 use syncline_conformance::Subject;
+use syncline_farm_run as farm;
 
 use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
-use crate::watch::Signals;
 
 /// The exit code of a run that has done its iterations without reaching its `--until`. Its result
 /// is written.
@@ -147,10 +145,10 @@ fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
 fn dispatch(args: Args) -> Result<()> {
     match &args.command {
         // Before signals are caught: it executes a program, which must not inherit that.
-        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(args),
+        Command::Farm(FarmCommand::Bound(args)) => return Ok(farm::bound(args)?),
         // The launcher catches those that end it.
         Command::Launch(args) => {
-            watch::catch_others(&Arc::default())?;
+            signals::catch_others(&Arc::default())?;
             return launch::launch(args);
         }
         _ => (),
@@ -180,13 +178,13 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Top(args) => return top::top(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => {
-            report::start(&args.trace, None)?;
+            report::start(args.trace(), None)?;
             let done = farm::run(&args, &signals);
-            report::finish(&args.trace, false);
-            return done;
+            report::finish(args.trace(), false);
+            return Ok(done?);
         }
-        Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),
-        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
+        Command::Farm(FarmCommand::Guard(args)) => return Ok(farm::guard(&args)?),
+        Command::Farm(FarmCommand::Bound(args)) => return Ok(farm::bound(&args)?),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Verify(Verify::Barrier(args)) => {

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use syncline_common::terminal;
+use syncline_common::words::plural;
 use syncline_mpi::{
     MpiError,
     build::{build, compilers},
@@ -13,7 +15,6 @@ use syncline_mpi::{
 
 use crate::args::{MpiBuildArgs, MpiListArgs};
 use crate::error::{Error, Result};
-use crate::units::plural;
 
 /// `syncline mpi build`. All compilers are tried; the error is that of the last one that failed.
 pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
@@ -59,7 +60,7 @@ fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
     let built = build(mpicc, into).map_err(|error| match error {
         MpiError::Compiler { mpicc, output } => {
             // The output of a compiler needs its own lines.
-            crate::terminal::say(format_args!("{output}"));
+            terminal::say(format_args!("{output}"));
             Error::Mpi {
                 why: format!("{mpicc} cannot compile the shim; what it says stands above"),
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
 use syncline_store::array::Array;
 use syncline_store::{
     DataDir, Element, Error as StoreError, Layout, Matrix, NewFile, Shape,
@@ -15,7 +16,7 @@ use syncline_store::{
 
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
-use crate::watch::{self, SYNC, Signals};
+use crate::watch::{self, SYNC};
 
 /// The file whose presence makes a directory raw.
 pub(crate) const LAYOUT: &str = "layout.json";

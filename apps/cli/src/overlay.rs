@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
+use syncline_common::words::plural;
 use syncline_overlay::AccessMode;
 use syncline_overlay::{
     Initial, Plan, Snapshot, error::CheckError, snapshot::Format, snapshot::TaskState,
@@ -19,8 +21,7 @@ use crate::args::{CheckArgs, Draw, GridArgs, Init};
 use crate::error::{Drawn, Error, Result};
 use crate::output::sync;
 use crate::print;
-use crate::units::plural;
-use crate::watch::{self, Signals};
+use crate::watch;
 
 /// The maximum number of tasks that are drawn as text without a request.
 const MOST_PRINTED: usize = 2000;

@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
+use syncline_common::units::{Bytes, Rate, Time};
 use syncline_overlay::Snapshot;
 use syncline_wave::monitor::{Monitor, Stage};
 
 pub(crate) use self::line::Line;
 use crate::budget::Bound;
 use crate::system;
-use crate::terminal;
-use crate::units::{Bytes, Rate, Time};
-use crate::watch::{self, Signals};
 
 /// Rates of a shorter time are mostly noise.
 const NOISE: Duration = Duration::from_millis(200);
@@ -83,7 +83,7 @@ impl Progress {
             let answer = self.answer(&line);
             bar.suspend(|| terminal::say(format_args!("{answer}")));
         }
-        bar.set_message(match watch::columns(bar) {
+        bar.set_message(match terminal::columns_of(bar) {
             Some(columns) => line.fit(columns),
             None => line.plain(),
         });

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use syncline_common::terminal;
+use syncline_common::trace::TraceOption;
 use syncline_report::export::Format;
 use syncline_report::{Trace, page, report};
 
-use crate::args::{ReportArgs, TraceOption};
+use crate::args::ReportArgs;
 use crate::error::{Error, Result};
-use crate::terminal;
 
 /// Starts to record, if the option is given. The result of the command goes to another file.
 pub(crate) fn start(option: &TraceOption, output: Option<&Path>) -> Result<()> {

@@ -29,7 +29,11 @@ use syncline_wave::{
 };
 
 use advice::Advice;
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
+use syncline_common::words::plural;
 
+use crate::args::BlockSize;
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result, list};
@@ -37,9 +41,7 @@ use crate::inputs::{Found, Inputs};
 use crate::kernels::{AnySweep, Arrays, Kernel, SweepOptions};
 use crate::output::Output;
 use crate::summary::Summary;
-use crate::units::{BlockSize, plural};
-use crate::watch::Signals;
-use crate::{executor, report, results, system, terminal, verify};
+use crate::{executor, report, results, system, verify};
 
 /// The parameter of a result of the order max-parallel that holds the size of its blocks.
 const BLOCK: &str = "block";

@@ -1,6 +1,4 @@
-//! The standard streams that this process was started without.
-
-pub(crate) use syncline_process::streams::{Stream, pass_on, was_closed};
+//! The look, before `main`, at the standard streams that this process was started without.
 
 // SAFETY: the loader calls each pointer of the section as a function of C, before `main`, on the
 // only thread. `look` needs nothing that Rust sets up for `main`.

@@ -1,10 +1,12 @@
-//! Memory and disk figures of the operating system, from `/proc` and the control groups.
+//! Figures of the operating system, from `/proc` and the control groups. What memory is left is in
+//! [`syncline_memory::room`].
 //!
 //! All functions return `None` where the kernel provides no figure.
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use syncline_memory::control_group::{self, Group};
 
 /// Returns the peak of resident bytes of this process so far (`VmHWM`).
 pub(crate) fn peak_resident() -> Option<u64> {
@@ -79,12 +81,6 @@ fn by_mapping(smaps: &str) -> Option<Resident> {
     Some(Resident { governed: all.saturating_sub(program), program })
 }
 
-/// Returns the bytes available for new work: those of the system, or those that the control groups
-/// leave if that is less.
-pub(crate) fn available() -> Option<u64> {
-    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_room()).min()
-}
-
 /// Returns the bytes of memory of the machine.
 pub(crate) fn total() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemTotal:")
@@ -112,103 +108,31 @@ fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Returns the smallest memory limit of the process's control group and those above it, of either
-/// version.
-pub(crate) fn memory_limit() -> Option<u64> {
-    least(&MEMORY, |file| read(file)?.parse().ok())
-}
-
-/// Returns the memory that the limits of the process's control group and those above it leave for
-/// new work: the minimum of limit less usage, where droppable page cache does not count as usage.
-fn memory_room() -> Option<u64> {
-    least(&MEMORY, |file| {
-        let limit: u64 = read(file)?.parse().ok()?;
-        let beside = |name| read(&file.with_file_name(name));
-        let held = beside("memory.current").or_else(|| beside("memory.usage_in_bytes"));
-        let held: u64 = held.and_then(|text| text.parse().ok()).unwrap_or(0);
-        let statistics = beside("memory.stat").unwrap_or_default();
-        Some(limit.saturating_sub(held.saturating_sub(droppable(&statistics))))
-    })
-}
-
-/// Returns the page cache of a control group and those below it, from a `memory.stat` of either
-/// version.
-fn droppable(statistics: &str) -> u64 {
-    let of = |name: &str| {
-        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok();
-        statistics.lines().find_map(value)
-    };
-    // In version 1, the names without a prefix are of this group alone.
-    let of = |name: &str| of(&format!("total_{name}")).or_else(|| of(name)).unwrap_or(0);
-    of("inactive_file") + of("active_file")
-}
-
 /// Returns the maximum number of threads and processes of the process's control group.
 pub(crate) fn tasks_limit() -> Option<u64> {
-    least(&TASKS, |file| read(file)?.parse().ok())
+    control_group::of("pids").iter().filter_map(|group| group.number("pids.max")).min()
 }
 
 /// Returns the number of processors whose time the process's control group may use.
 pub(crate) fn processors() -> Option<f64> {
-    let quota = |file: &Path| {
-        let text = read(file)?;
-        // In version 2 both numbers are in one file.
-        let period = || read(&file.with_file_name("cpu.cfs_period_us"));
-        let (quota, period) = match text.split_once(' ') {
-            Some((quota, period)) => (quota.to_owned(), period.to_owned()),
-            None => (text, period()?),
+    let quota = |group: &Group| {
+        let (quota, period) = match group.version() {
+            2 => {
+                let text = group.text("cpu.max")?;
+                let (quota, period) = text.split_once(' ')?;
+                (quota.parse().ok()?, period.parse().ok()?)
+            }
+            _ => (
+                group.text("cpu.cfs_quota_us")?.parse().ok()?,
+                group.text("cpu.cfs_period_us")?.parse().ok()?,
+            ),
         };
-        let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
         // No limit is written as -1 in version 1 and as "max" in version 2.
+        let (quota, period): (f64, f64) = (quota, period);
         (quota > 0.0 && period > 0.0).then_some((quota / period * 1e3) as u64)
     };
-    least(&PROCESSORS, quota).map(|thousandths| thousandths as f64 / 1e3)
-}
-
-/// The files in which a controller of either version keeps a limit.
-struct Limit {
-    controller: &'static str,
-    /// The file of version 2, then that of version 1.
-    files: [&'static str; 2],
-}
-
-const MEMORY: Limit =
-    Limit { controller: "memory", files: ["memory.max", "memory.limit_in_bytes"] };
-const TASKS: Limit = Limit { controller: "pids", files: ["pids.max", "pids.max"] };
-const PROCESSORS: Limit = Limit { controller: "cpu", files: ["cpu.max", "cpu.cfs_quota_us"] };
-
-/// Returns the minimum over the process's control group and those above it. `max` and missing files
-/// impose no limit.
-fn least(limit: &Limit, value: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups
-        .lines()
-        .filter_map(|line| limit_files(line, limit))
-        .flatten()
-        .filter_map(|file| value(&file))
-        .min()
-}
-
-/// Returns the files that may hold a limit for a line of `/proc/self/cgroup`:
-/// `NUMBER:CONTROLLERS:PATH`.
-///
-/// In a container the path may be the host's; the files of the groups above still apply.
-fn limit_files(line: &str, limit: &Limit) -> Option<Vec<PathBuf>> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, parts.next()?);
-    let (root, file) = match controllers {
-        "" => (PathBuf::from("/sys/fs/cgroup"), limit.files[0]),
-        _ if controllers.split(',').any(|name| name == limit.controller) => {
-            (Path::new("/sys/fs/cgroup").join(limit.controller), limit.files[1])
-        }
-        _ => return None,
-    };
-    let groups = Path::new(path.trim_start_matches('/')).ancestors();
-    Some(groups.map(|group| root.join(group).join(file)).collect())
-}
-
-fn read(file: &Path) -> Option<String> {
-    Some(fs::read_to_string(file).ok()?.trim().to_owned())
+    let least = control_group::of("cpu").iter().filter_map(quota).min();
+    least.map(|thousandths| thousandths as f64 / 1e3)
 }
 
 #[cfg(test)]
@@ -219,7 +143,6 @@ mod tests {
     fn the_kernel_tells() {
         let (peak, now) = (peak_resident().unwrap(), resident().unwrap());
         assert!(peak > 1 << 16 && now.governed > 1 << 14 && now.program > 1 << 16, "{now:?}");
-        assert!(available().unwrap() > 1 << 20);
     }
 
     /// Written memory is governed; mapped pages of the program are not, however many are resident.
@@ -249,34 +172,5 @@ Anonymous:             0 kB
         let expected = Resident { governed: (20 + 7 + 5 + 4) << 10, program: 110 << 10 };
         assert_eq!(by_mapping(smaps), Some(expected));
         assert_eq!(by_mapping("nonsense"), None);
-    }
-
-    #[test]
-    fn page_cache_can_be_dropped() {
-        let v1 = "cache 5\ninactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 40\n";
-        assert_eq!(droppable(v1), 70);
-        assert_eq!(droppable("anon 9\ninactive_file 1\nactive_file 2\n"), 3);
-        assert_eq!(droppable(""), 0);
-    }
-
-    #[test]
-    fn limits_stand_in_the_groups_above_too() {
-        let files = |line| {
-            let files = limit_files(line, &MEMORY)?;
-            Some(files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>())
-        };
-        let v2 = [
-            "/sys/fs/cgroup/a/b/memory.max",
-            "/sys/fs/cgroup/a/memory.max",
-            "/sys/fs/cgroup/memory.max",
-        ];
-        assert_eq!(files("0::/a/b").unwrap(), v2);
-        let v1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
-        assert_eq!(files("4:memory:/").unwrap(), [v1]);
-        assert_eq!(files("4:cpu,memory:/x").unwrap()[1], v1);
-        assert_eq!(files("3:cpu,cpuacct:/x"), None);
-        assert_eq!(files("nonsense"), None);
-        let cpu = limit_files("3:cpu,cpuacct:/", &PROCESSORS).unwrap();
-        assert_eq!(cpu, [Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")]);
     }
 }

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use syncline_common::signals::Signals;
 use syncline_report::ReportError;
 use syncline_report::live::{Follower, State};
 
@@ -24,7 +25,6 @@ use self::cause::CauseFinder;
 use self::program::Program;
 use crate::args::TopArgs;
 use crate::error::{Error, Result};
-use crate::watch::Signals;
 
 /// The interval at which signals and the end of the program are looked for.
 const TICK: Duration = Duration::from_millis(50);

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
 use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape};
 use syncline_wave::{
     Order, SweepReport,
@@ -37,7 +38,7 @@ use crate::args::{Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, Loops};
-use crate::watch::{Signals, bar_of_bytes, watch};
+use crate::watch::{bar_of_bytes, watch};
 
 /// Larger buffers make nothing faster.
 const MOST: u64 = 256 << 20;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! main thread    every 50 ms: a signal? ── yes ──> Err(Interrupted), drop unnamed outputs, exit
-//!                   │ no: update the bar; without a terminal, a line every 10 s ([`Lines`])
+//!                   │ no: update the bar; without a terminal, a line every 10 s
 //! worker         ───┴──────── work ───────────> its result
 //! ```
 //!
@@ -10,244 +10,32 @@
 //! no harm, as it writes only files that have no name yet, and it ends with the process. A worker
 //! that owns such files itself, or gives them their names, is cancelled and given a limited time to
 //! end ([`attend`]).
-//!
-//! Where nothing looks at signals, they have their default action, as the command could not end
-//! otherwise. That is so in commands that do not look at them, and in a process of a team outside
-//! of its members' functions ([`Signals::while_joining`]): before them it waits in MPI's
-//! initialisation, or for a compiler, and after them for the other processes. Outputs have their
-//! names then, or will never have them. A signal that is ignored stays ignored, such as SIGINT of
-//! what a shell script has started by `&`.
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use signal_hook::consts::{SIGBUS, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
-use syncline_process::disposition::Disposition;
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
+use syncline_common::units::Bytes;
 
 use crate::error::{Error, Result};
 use crate::progress::Line;
-use crate::terminal;
-use crate::units::Bytes;
 
 /// The interval at which the bar is updated and signals are checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The interval of progress lines without a terminal.
-const LINES: Duration = Duration::from_secs(10);
-
 /// The maximum time for cancelled work to end: a panel of rows on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The signals that end a command, and the one that asks for its progress.
-#[derive(Debug, Default)]
-pub(crate) struct Signals {
-    caught: Arc<AtomicUsize>,
-    /// Whether nothing looks at `caught`, so that a signal has its default action.
-    unattended: Arc<AtomicBool>,
-    asked: Arc<AtomicBool>,
-    /// The number of members of this process whose functions run.
-    members: Mutex<usize>,
-    lines: Mutex<Lines>,
-}
-
-/// The time of the next progress line without a terminal.
-#[derive(Debug, Default)]
-struct Lines {
-    /// `None` if no lines are printed.
-    next: Option<Instant>,
-}
-
-impl Lines {
-    /// Returns whether a line is due; if so, the next one is due [`LINES`] later.
-    fn are_due(&mut self, now: Instant) -> bool {
-        let due = self.next.is_some_and(|next| next <= now);
-        if due {
-            self.next = now.checked_add(LINES);
-        }
-        due
-    }
-}
-
-impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on, the first two unless they are
-    /// ignored. If nothing is to look at those, they keep their default action.
-    pub(crate) fn catch(attended: bool) -> Result<Self> {
-        let signals = Self { unattended: Arc::new(AtomicBool::new(!attended)), ..Self::default() };
-        signals.catch_unless_ignored(SIGINT)?;
-        signals.catch_unless_ignored(SIGTERM)?;
-        catch_others(&signals.asked)?;
-        Ok(signals)
-    }
-
-    /// Catches SIGHUP as well from this call on, unless it is ignored (nohup).
-    pub(crate) fn catch_hang_up(&self) -> Result<()> {
-        self.catch_unless_ignored(SIGHUP)
-    }
-
-    fn catch_unless_ignored(&self, signal: i32) -> Result<()> {
-        if Disposition::of(signal) == Disposition::Ignored {
-            return Ok(());
-        }
-        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-        // Handlers run in the order in which they are registered.
-        let unattended = Arc::clone(&self.unattended);
-        signal_hook::flag::register_conditional_default(signal, unattended).map_err(failed)?;
-        let caught = Arc::clone(&self.caught);
-        signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Calls `join`, which waits for other processes without a look at signals, and runs the
-    /// members of this process, each [`as_member`](Self::as_member). Signals have their default
-    /// action while no member runs.
-    ///
-    /// # Errors
-    /// Those of `join`, and [`Error::Interrupted`] if a signal was caught before.
-    pub(crate) fn while_joining<R>(&self, join: impl FnOnce() -> Result<R>) -> Result<R> {
-        // Relaxed: the flag is all that is communicated; a signal that is caught at the same time
-        // is found by `check`.
-        self.unattended.store(true, Ordering::Relaxed);
-        let joined = self.check().and_then(|()| join());
-        self.unattended.store(false, Ordering::Relaxed);
-        joined
-    }
-
-    /// Runs the function of a member, which looks at signals until it returns or panics.
-    pub(crate) fn as_member<R>(&self, function: impl FnOnce() -> R) -> R {
-        struct Running<'s>(&'s Signals);
-        impl Drop for Running<'_> {
-            fn drop(&mut self) {
-                self.0.count_members(|members| members - 1);
-            }
-        }
-        self.count_members(|members| members + 1);
-        let _running = Running(self);
-        function()
-    }
-
-    fn count_members(&self, count: impl FnOnce(usize) -> usize) {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        *members = count(*members);
-        self.unattended.store(*members == 0, Ordering::Relaxed);
-    }
-
-    /// Returns the flag that SIGUSR1 sets when a user asks for the progress.
-    pub(crate) fn asked(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.asked)
-    }
-
-    /// Starts to report progress, on a terminal by a bar, elsewhere by a line every [`LINES`]; with
-    /// `quiet`, nothing is reported.
-    pub(crate) fn speak(&self, quiet: bool) {
-        let next = if quiet { None } else { Instant::now().checked_add(LINES) };
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;
-    }
-
-    /// Returns a [`bar`] with this template, or a hidden one if the command is quiet.
-    pub(crate) fn bar(&self, template: &str) -> ProgressBar {
-        match self.lines.lock().unwrap_or_else(PoisonError::into_inner).next {
-            Some(_) => bar(template),
-            None => ProgressBar::hidden(),
-        }
-    }
-
-    /// Prints the text of the bar if no bar is drawn and a line is due. The first word
-    /// distinguishes the line from other output.
-    pub(crate) fn tell(&self, bar: &ProgressBar) {
-        let due =
-            || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
-        if bar.is_hidden() && due() {
-            terminal::say(format_args!("progress: {}", in_words(bar)));
-        }
-    }
-
-    /// Returns the signal that was caught, if any.
-    fn caught(&self) -> Option<u8> {
-        // Relaxed: the number itself is all that is communicated.
-        Some(self.caught.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
-    }
-
-    /// Returns an error if a signal was caught.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
-    pub(crate) fn check(&self) -> Result<()> {
-        self.caught().map_or(Ok(()), |signal| Err(Error::interrupted(signal)))
-    }
-
-    /// Takes the caught signal, so that the next one can be distinguished from it.
-    pub(crate) fn take(&self) -> Option<u8> {
-        // Relaxed: as in `caught`.
-        Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
-    }
-}
-
-/// Catches the signals that end no command: SIGUSR1, which sets `asked`, and those of files.
-pub(crate) fn catch_others(asked: &Arc<AtomicBool>) -> Result<()> {
-    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    signal_hook::flag::register(SIGUSR1, Arc::clone(asked)).map_err(failed)?;
-    catch_faults()
-}
-
-/// Turns the signals that report file errors into errors. A write beyond the limit on file sizes
-/// fails. An access to a mapped file that was truncated, or whose disk fails, ends the program with
-/// an error line.
-fn catch_faults() -> Result<()> {
-    const LINE: &[u8] =
-        b"error: a file that is in use was cut short, or its disk has failed; the output is as it was\n";
-    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
-    let end = || {
-        let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
-        signal_hook::low_level::exit(1);
-    };
-    // The standard library's handler would run first. It looks for stack overflows, which are
-    // SIGSEGV on Linux, and otherwise restores the default action: a second thread that faults
-    // before the first one exits would end the program without the line. SAFETY: the default action
-    // uses no memory of this program.
-    unsafe { libc::signal(SIGBUS, libc::SIG_DFL) };
-    // SAFETY: the handler only writes and exits, which is async-signal-safe: neither call
-    // allocates, takes a lock or panics.
-    unsafe { signal_hook::low_level::register(SIGBUS, end) }.map_err(failed)?;
-    Ok(())
-}
 
 /// The template of a bar that is a redrawn line of text.
 pub(crate) const LINE: &str = "{prefix}{msg}";
 
 /// The template for work of which only the elapsed time is known.
 pub(crate) const SYNC: &str = "{spinner} {wide_msg} {elapsed}";
-
-/// Returns a bar on standard error, or a hidden one if that is not a terminal.
-///
-/// The template is one of indicatif's.
-pub(crate) fn bar(template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, terminal::target());
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("=> "));
-    }
-    bar
-}
-
-/// Returns the text of a bar, without the bar.
-fn in_words(bar: &ProgressBar) -> String {
-    let part =
-        |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
-    bar.length().filter(|&len| len > 0).map_or_else(|| bar.message(), part)
-}
-
-/// Returns the columns of the terminal for the text of a [`LINE`], or `None` if the bar is not
-/// drawn.
-pub(crate) fn columns(bar: &ProgressBar) -> Option<usize> {
-    let all = || usize::from(terminal::columns());
-    (!bar.is_hidden()).then(|| all().saturating_sub(bar.prefix().chars().count()))
-}
 
 /// Returns a bar over bytes: its length is the total, its position the number of bytes done.
 pub(crate) fn bar_of_bytes(what: &'static str, signals: &Signals) -> ProgressBar {
@@ -290,12 +78,13 @@ pub(crate) fn watch<T: Send + 'static>(
         look(bar);
         signals.tell(bar);
         if let Err(interrupted) = signals.check() {
-            break Err(interrupted);
+            break Err(interrupted.into());
         }
     };
     bar.finish_and_clear();
     // A signal that arrives at the very end still counts: no file has its name yet.
-    signals.check().and(result)
+    signals.check()?;
+    result
 }
 
 /// The end of work that a signal only cancels.
@@ -390,31 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_attended_while_a_member_runs() {
-        let signals = Signals::default();
-        let unattended = || signals.unattended.load(Ordering::Relaxed);
-        let joined = signals.while_joining(|| {
-            assert!(unattended());
-            signals.as_member(|| {
-                signals.as_member(|| assert!(!unattended()));
-                assert!(!unattended(), "another member runs");
-            });
-            assert!(unattended(), "the others are waited for");
-            let panics = || signals.as_member(|| panic!("on purpose"));
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
-            assert!(unattended(), "also after a panic");
-            Ok(())
-        });
-        joined.unwrap();
-        assert!(!unattended());
-    }
-
-    #[test]
     fn a_signal_ends_the_wait_for_work_that_never_ends() {
         let signals = Signals::default();
-        let caught = Arc::clone(&signals.caught);
         let (keep, never) = mpsc::channel::<()>();
-        let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
+        let look = |_: &ProgressBar| signals.note(15);
         let result = watch(&signals, &hidden(), look, move || Ok(never.recv().is_ok()));
         assert!(matches!(result, Err(Error::Interrupted { signal: 15, .. })));
         drop(keep);
@@ -423,11 +191,10 @@ mod tests {
     #[test]
     fn work_that_is_cancelled_may_end() {
         let signals = Signals::default();
-        let mut caught = Some(Arc::clone(&signals.caught));
+        let mut first = Some(2);
         let (cancel, cancelled) = mpsc::channel::<()>();
-        let look = move |_: &ProgressBar| {
-            caught.take().into_iter().for_each(|caught| caught.store(2, Ordering::Relaxed));
-        };
+        let look =
+            |_: &ProgressBar| first.take().into_iter().for_each(|signal| signals.note(signal));
         let cancel = move || drop(cancel);
         let ended =
             attend(&signals, &hidden(), look, cancel, move || Ok(cancelled.recv().is_err()))
@@ -438,40 +205,12 @@ mod tests {
     #[test]
     fn a_second_signal_ends_the_wait_for_the_end() {
         let signals = Signals::default();
-        let caught = Arc::clone(&signals.caught);
         let (keep, never) = mpsc::channel::<()>();
-        let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
+        let look = |_: &ProgressBar| signals.note(15);
         let ended =
             attend(&signals, &hidden(), look, || (), move || Ok(never.recv().is_ok())).unwrap();
         assert!(matches!(ended, Attended { result: None, signal: Some(15) }));
         drop(keep);
-    }
-
-    #[test]
-    fn a_line_is_due_every_ten_seconds() {
-        let (mut lines, now) = (Lines::default(), Instant::now());
-        let after = |seconds: u64| now + Duration::from_secs(seconds);
-        assert!(!lines.are_due(after(1000)), "nothing was said about lines");
-        lines.next = Some(after(10));
-        let due: Vec<u64> = (0..50).filter(|&seconds| lines.are_due(after(seconds))).collect();
-        assert_eq!(due, [10, 20, 30, 40]);
-        // A late line does not bring the next one closer.
-        assert!(lines.are_due(after(57)) && !lines.are_due(after(66)) && lines.are_due(after(67)));
-        let signals = Signals::default();
-        signals.speak(true);
-        assert!(signals.lines.lock().unwrap().next.is_none());
-        signals.speak(false);
-        assert!(signals.lines.lock().unwrap().next > Some(Instant::now()));
-    }
-
-    #[test]
-    fn a_bar_in_words() {
-        let bar = hidden();
-        bar.set_message("pass 1 of 2");
-        assert_eq!(in_words(&bar), "pass 1 of 2");
-        bar.set_length(8);
-        bar.set_position(2);
-        assert_eq!(in_words(&bar), "pass 1 of 2, 25 %");
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! A segment is raw bytes. Signals, boards, locations and arrays are typed views that the crates
 //! above this one make. Code that makes a reference into a segment must exclude data races on it.
 
+#[doc(hidden)]
+pub mod control_group;
 mod error;
 pub mod room;
 #[doc(hidden)]

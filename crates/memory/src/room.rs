@@ -12,8 +12,9 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use crate::control_group::{self, Group};
 
 /// The upper bound of the margin, in bytes.
 const MARGIN: u64 = 64 << 20;
@@ -22,8 +23,7 @@ const MARGIN: u64 = 64 << 20;
 /// most; `None` if the kernel does not report it.
 #[must_use]
 pub fn most() -> Option<u64> {
-    let limits = groups().into_iter().filter_map(|group| group.limit());
-    limits.chain(host("MemTotal:")).min()
+    limit().into_iter().chain(host("MemTotal:")).min()
 }
 
 /// Returns the number of bytes that this process can take at present, less the margin; `None` if
@@ -32,85 +32,63 @@ pub fn most() -> Option<u64> {
 pub fn left() -> Option<u64> {
     let swap = host("SwapFree:").unwrap_or(0);
     let host = host("MemAvailable:").map(|available| available.saturating_add(swap));
-    let least = groups().into_iter().filter_map(|group| group.left(swap)).chain(host).min()?;
+    let groups = control_group::of("memory").into_iter();
+    let least = groups.filter_map(|group| left_in(&group, swap)).chain(host).min()?;
     Some(least.saturating_sub(MARGIN.min(most()? / 64)))
 }
 
-/// A memory control group.
-struct Group {
-    folder: PathBuf,
-    version: u8,
+/// Returns the number of bytes that this process can take at present without swapping, with no
+/// margin; `None` if the kernel does not report it.
+#[doc(hidden)]
+#[must_use]
+pub fn left_unswapped() -> Option<u64> {
+    let groups = control_group::of("memory").into_iter();
+    groups.filter_map(|group| left_in(&group, 0)).chain(host("MemAvailable:")).min()
 }
 
-impl Group {
-    fn number(&self, file: &str) -> Option<u64> {
-        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
-    }
+/// Returns the least limit of the control groups in bytes; `None` if none has a limit.
+#[doc(hidden)]
+#[must_use]
+pub fn limit() -> Option<u64> {
+    control_group::of("memory").iter().filter_map(limit_of).min()
+}
 
-    /// Returns the limit in bytes; `None` if the group has no limit ("max" in version 2, a number
-    /// near 2^63 in version 1).
-    fn limit(&self) -> Option<u64> {
-        let file = if self.version == 2 { "memory.max" } else { "memory.limit_in_bytes" };
-        self.number(file).filter(|&limit| limit < 1 << 62)
-    }
+/// Returns the limit of a group in bytes; `None` if it has no limit ("max" in version 2, a number
+/// near 2^63 in version 1).
+fn limit_of(group: &Group) -> Option<u64> {
+    let file = if group.version() == 2 { "memory.max" } else { "memory.limit_in_bytes" };
+    group.number(file).filter(|&limit| limit < 1 << 62)
+}
 
-    fn left(&self, swap: u64) -> Option<u64> {
-        let limit = self.limit()?;
-        let (file, prefix) = if self.version == 2 {
-            ("memory.current", "")
-        } else {
-            ("memory.usage_in_bytes", "total_")
-        };
-        let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
-        let cache = ["active_file ", "inactive_file "]
-            .map(|name| field(&stat, &format!("{prefix}{name}")).unwrap_or(0));
-        let used = self.number(file)?.saturating_sub(cache.iter().sum());
-        Some(limit.saturating_sub(used).saturating_add(self.swap(swap)))
-    }
+/// Returns the number of bytes that the limit of a group leaves, on a host with this free swap.
+fn left_in(group: &Group, swap: u64) -> Option<u64> {
+    let limit = limit_of(group)?;
+    let file = if group.version() == 2 { "memory.current" } else { "memory.usage_in_bytes" };
+    let held = group.number(file).unwrap_or(0);
+    let used = held.saturating_sub(droppable(&group.text("memory.stat").unwrap_or_default()));
+    Some(limit.saturating_sub(used).saturating_add(swap_of(group, swap)))
+}
 
-    /// Returns the number of bytes that the group may swap out. In version 1, where one limit
-    /// covers memory and swap together, the result is 0.
-    fn swap(&self, host: u64) -> u64 {
-        if self.version != 2 || host == 0 {
-            return 0;
-        }
-        match (self.number("memory.swap.max"), self.number("memory.swap.current")) {
-            (Some(most), Some(current)) => host.min(most.saturating_sub(current)),
-            (None, Some(_)) => host,
-            _ => 0,
-        }
+/// Returns the number of bytes that a group may swap out. In version 1, where one limit covers
+/// memory and swap together, the result is 0.
+fn swap_of(group: &Group, host: u64) -> u64 {
+    if group.version() != 2 || host == 0 {
+        return 0;
+    }
+    match (group.number("memory.swap.max"), group.number("memory.swap.current")) {
+        (Some(most), Some(current)) => host.min(most.saturating_sub(current)),
+        (None, Some(_)) => host,
+        _ => 0,
     }
 }
 
-/// Returns the control groups of this process and all their ancestors. In a container the path may
-/// be that of the host; the files of the ancestors then still describe this process's groups.
-fn groups() -> Vec<Group> {
-    groups_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
-}
-
-/// Returns the control groups that a text like `/proc/self/cgroup` names, with all their ancestors.
-fn groups_of(text: &str) -> Vec<Group> {
-    let of = |line: &str| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        let (root, version) = match &*controllers {
-            "" => ("/sys/fs/cgroup", 2),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                ("/sys/fs/cgroup/memory", 1)
-            }
-            _ => return None,
-        };
-        let above = Path::new(path.trim_start_matches('/'))
-            .ancestors()
-            .map(Path::to_path_buf)
-            .collect::<Vec<_>>();
-        Some(
-            above
-                .into_iter()
-                .map(move |path| Group { folder: Path::new(root).join(path), version }),
-        )
+/// Returns the page cache of a group and those below it, from a `memory.stat` of either version.
+fn droppable(statistics: &str) -> u64 {
+    // In version 1, the names without a prefix are of this group alone.
+    let of = |name: &str| {
+        field(statistics, &format!("total_{name}")).or_else(|| field(statistics, name)).unwrap_or(0)
     };
-    text.lines().filter_map(of).flatten().collect()
+    of("inactive_file ") + of("active_file ")
 }
 
 /// Returns a field of `/proc/meminfo`, converted from KiB to bytes.
@@ -190,15 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ancestors_of_a_group_count() {
-        let folders = |text: &str| -> Vec<_> {
-            groups_of(text).into_iter().map(|group| (group.folder, group.version)).collect()
-        };
-        let root = Path::new("/sys/fs/cgroup");
-        let second = ["a/b/c", "a/b", "a", ""].map(|path| (root.join(path), 2));
-        assert_eq!(folders("0::/a/b/c\n"), second);
-        let first = ["memory/d", "memory"].map(|path| (root.join(path), 1));
-        assert_eq!(folders("5:cpu:/e\n4:hugetlb,memory:/d\n"), first);
+    fn page_cache_can_be_dropped() {
+        let first = "cache 5\ninactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 40\n";
+        assert_eq!(droppable(first), 70);
+        assert_eq!(droppable("anon 9\ninactive_file 1\nactive_file 2\n"), 3);
+        assert_eq!(droppable(""), 0);
     }
 
     #[test]
@@ -245,7 +219,7 @@ mod tests {
     fn group(version: u8, files: &[(&str, &str)]) -> (tempfile::TempDir, Group) {
         let folder = tempfile::tempdir().unwrap();
         files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
-        let group = Group { folder: folder.path().to_owned(), version };
+        let group = Group::in_folder(folder.path(), version);
         (folder, group)
     }
 
@@ -257,22 +231,25 @@ mod tests {
             2,
             &[("memory.max", "1000\n"), ("memory.current", "900\n"), ("memory.stat", stat)],
         );
-        assert_eq!((two.limit(), two.left(50)), (Some(1000), Some(200)));
+        assert_eq!((limit_of(&two), left_in(&two, 50)), (Some(1000), Some(200)));
         let swap = [
             ("memory.max", "1000"),
             ("memory.current", "900"),
             ("memory.swap.max", "30"),
             ("memory.swap.current", "10"),
         ];
-        assert_eq!(group(2, &swap).1.left(50), Some(120));
-        assert_eq!(group(2, &[("memory.max", "max\n")]).1.left(0), None);
+        assert_eq!(left_in(&group(2, &swap).1, 50), Some(120));
+        assert_eq!(left_in(&group(2, &[("memory.max", "max\n")]).1, 0), None);
         let stat = "active_file 1\ntotal_active_file 70\ntotal_inactive_file 30\n";
         let one = [
             ("memory.limit_in_bytes", "1000"),
             ("memory.usage_in_bytes", "900"),
             ("memory.stat", stat),
         ];
-        assert_eq!(group(1, &one).1.left(50), Some(200));
-        assert_eq!(group(1, &[("memory.limit_in_bytes", "9223372036854771712")]).1.limit(), None);
+        assert_eq!(left_in(&group(1, &one).1, 50), Some(200));
+        assert_eq!(
+            limit_of(&group(1, &[("memory.limit_in_bytes", "9223372036854771712")]).1),
+            None
+        );
     }
 }

@@ -1,14 +1,8 @@
 //! The command lines of `syncline completions` and `syncline man`.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::ValueEnum as _;
-use clap::builder::{PossibleValue, TypedValueParser};
 use clap_complete::Shell;
-
-use super::KernelName;
-use crate::kernels::Known;
 
 /// Prints the completions of this command for a shell
 ///
@@ -33,25 +27,4 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct ManArgs {
     /// The directory
     pub(crate) dir: PathBuf,
-}
-
-/// Parses the name of a kernel, and tells the shells the names of the built-in ones.
-#[derive(Clone, Debug)]
-pub(super) struct KernelParser;
-
-impl TypedValueParser for KernelParser {
-    type Value = KernelName;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<KernelName, clap::Error> {
-        (|text: &str| text.parse::<KernelName>()).parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Known::value_variants().iter().filter_map(|known| known.to_possible_value())))
-    }
 }

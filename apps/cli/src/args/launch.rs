@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use super::TraceOption;
-use crate::units::parse_size;
+use syncline_common::trace::TraceOption;
+use syncline_common::units::parse_size;
 
 /// Runs a program as a team of processes that share memory and watch one another.
 ///

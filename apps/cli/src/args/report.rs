@@ -1,19 +1,6 @@
-//! The options of `syncline report`, and `--trace` of other commands.
+//! The command line of `syncline report`.
 
 use std::path::PathBuf;
-
-/// Records a trace of the command.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct TraceOption {
-    /// Record what each thread does and what it waits for; see `syncline report` and `syncline top`
-    ///
-    /// An earlier trace of that name is replaced, other files are not. Processes of a team on the
-    /// same host write one file. On a file system that hosts share, each host writes FILE.HOST, and
-    /// `syncline report FILE` reads all of them. Any program that uses Syncline records if the
-    /// environment has SYNCLINE_TRACE=FILE.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-}
 
 /// Reports where the time of a run went, from its trace.
 ///

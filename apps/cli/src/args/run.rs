@@ -1,16 +1,15 @@
 //! The options of `syncline run`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use syncline_common::trace::TraceOption;
+use syncline_common::units::parse_size;
 use syncline_wave::{Order, lanes::Lanes};
 
-use super::TraceOption;
-use super::documents::KernelParser;
-use crate::kernels::Known;
-use crate::units::{BlockSize, parse_block_size, parse_size};
+use super::block::{BlockSize, parse_block_size};
+use super::kernel::{KernelName, KernelParser};
 
 /// Runs an iterative sweep over the matrices of a directory.
 ///
@@ -317,30 +316,6 @@ pub(crate) enum Extent {
     Full,
     /// The first rows, in about the time of the sweep
     Sample,
-}
-
-/// The kernel to compute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KernelName {
-    /// A built-in kernel.
-    Known(Known),
-    /// A kernel that a file describes.
-    Described(PathBuf),
-}
-
-impl FromStr for KernelName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names = || {
-            let names: Vec<_> = Known::value_variants().iter().map(Known::name).collect();
-            format!("the kernels are {}, and descriptions FILE.toml", names.join(", "))
-        };
-        if text.ends_with(".toml") {
-            return Ok(Self::Described(text.into()));
-        }
-        Known::from_str(text, false).map(Self::Known).map_err(|_| names())
-    }
 }
 
 /// How to traverse the data.

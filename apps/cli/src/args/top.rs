@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::units::parse_time;
+use syncline_common::units::parse_time;
 
 /// Shows what each thread of a run does now, and what bounds the run.
 ///

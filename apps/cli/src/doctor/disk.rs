@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use rustix::fs::XattrFlags;
+use syncline_common::units::Bytes;
 use syncline_store::probe::{Pattern, Sample, Scratch, Way};
 
 use super::Check;
 use super::machine::read;
 use crate::error::Error;
-use crate::units::Bytes;
 
 const PART: &str = "disk";
 

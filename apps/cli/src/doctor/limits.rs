@@ -1,11 +1,11 @@
 //! The limits of a process, a user and a control group.
 
 use rustix::process::{Resource, getrlimit};
+use syncline_common::units::Bytes;
 
 use super::Check;
 use super::machine::read;
 use crate::system;
-use crate::units::Bytes;
 
 const PART: &str = "limits";
 

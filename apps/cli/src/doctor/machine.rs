@@ -5,10 +5,12 @@ use std::fs;
 use rustix::fs::MemfdFlags;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::{MembarrierQuery, membarrier_query};
+use syncline_common::units::Bytes;
+use syncline_common::words::plural;
+use syncline_memory::room;
 
 use super::Check;
 use crate::system;
-use crate::units::{Bytes, plural};
 
 const PART: &str = "machine";
 
@@ -74,8 +76,8 @@ fn count(list: &str) -> Option<usize> {
 }
 
 fn memory() -> Check {
-    let (total, available) = (system::total(), system::available());
-    let limit = system::memory_limit();
+    let (total, available) = (system::total(), room::left_unswapped());
+    let limit = room::limit();
     let mut text = match (total, available) {
         (Some(total), Some(available)) => {
             format!("{} of {} available", Bytes(available), Bytes(total))

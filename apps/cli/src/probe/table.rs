@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use syncline_common::units::{Bytes, Each};
 use syncline_store::probe::{Pattern, Sample};
 
 use super::{Found, Row};
-use crate::units::{Bytes, Each};
 
 /// Returns the name of a pattern.
 pub(super) const fn name(pattern: Pattern) -> &'static str {

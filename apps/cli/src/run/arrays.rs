@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use syncline_common::signals::Signals;
+use syncline_common::units::Bytes;
 use syncline_fabric::Member;
 use syncline_store::Error as StoreError;
 use syncline_store::array::{Array, ArraySource};
@@ -36,9 +38,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::report;
 use crate::summary::{ArrayRun, Measured, Peak, Summary};
-use crate::units::Bytes;
 use crate::verify::{AT_LEAST, LEAST, Verified};
-use crate::watch::{self, LINE, SYNC, Signals};
+use crate::watch::{self, LINE, SYNC};
 
 /// Refuses options that only sweeps of matrices have.
 fn check(args: &RunArgs, described: &Described) -> Result<()> {

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
+use syncline_common::units::{AtLeast, Bytes};
+use syncline_common::{terminal, words};
 use syncline_store::probe::Disk;
 use syncline_store::{
     Block, Layout, Matrix, NewFile,
@@ -17,14 +20,14 @@ use syncline_wave::{
 };
 
 use super::{Job, Meter};
+use crate::args::BlockSize;
 use crate::args::RunnerKind;
 use crate::error::{Error, Result};
 use crate::kernels::{Arrays, SweepOptions};
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
-use crate::units::{AtLeast, BlockSize, Bytes};
 use crate::verify::Verification;
-use crate::watch::{self, LINE, SYNC, Signals};
+use crate::watch::{self, LINE, SYNC};
 use crate::{executor, output, report, system};
 
 impl<T: Real> Job<'_, T> {
@@ -32,7 +35,7 @@ impl<T: Real> Job<'_, T> {
     /// a streamed sweep. Otherwise the error names the alternatives.
     pub(super) fn run_in_too_little(self, streamed: Error, signals: &Signals) -> Result<Summary> {
         let asked = executor::for_streamed(self.args);
-        let without = executor::list(&asked);
+        let without = words::list(&asked);
         // An interrupted streamed run can only continue as a streamed run.
         if self.args.resume
             && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_))
@@ -120,7 +123,7 @@ impl<T: Real> Job<'_, T> {
         }
         if let Some(instead) = &instead {
             // Printed before the sweep, which may take long, and not only in the summary.
-            crate::terminal::say(format_args!("note: {instead}"));
+            terminal::say(format_args!("note: {instead}"));
         }
         let (how, plan, arrays) = match begun.made {
             None => (how, plan, self.arrays.clone()),

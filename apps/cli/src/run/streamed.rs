@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_common::signals::Signals;
 use syncline_store::generation::Generations;
 use syncline_wave::{Executor, SweepReport, lanes::Real, target::Pending};
 
@@ -12,7 +13,7 @@ use crate::progress::Progress;
 use crate::report;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::verify::{Verification, Verified};
-use crate::watch::{self, Attended, LINE, SYNC, Signals};
+use crate::watch::{self, Attended, LINE, SYNC};
 
 impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use syncline_common::signals::Signals;
 use syncline_fabric::{Member, Team};
 use syncline_store::{ElementType, Error as StoreError};
 use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, monitor::Monitor};
@@ -19,7 +20,7 @@ use crate::inputs::Inputs;
 use crate::kernels::Kernel;
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
-use crate::watch::{LINE, Signals};
+use crate::watch::LINE;
 use crate::{executor, verify};
 
 /// The longest time for which members wait for the one that prints an error.
@@ -33,7 +34,7 @@ pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>,
     let part = |me: &mut Member| {
         signals.as_member(|| member(me, args, signals).map_err(|error| told_by_one(me, error)))
     };
-    let results = signals.while_joining(|| Ok(Team::run(part)?))?;
+    let results = signals.while_joining(|| Team::run(part).map_err(Error::from))?;
     let (mut summary, mut all) = (None, true);
     for result in results {
         let (own, converged) = result?;

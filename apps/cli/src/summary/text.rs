@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use syncline_common::units::{Bytes, Time, rate};
+use syncline_common::words::plural;
 
 use super::not_finite::not_finite;
 use super::{Seconds, Summary};
-use crate::units::{Bytes, Time, plural, rate};
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
 
 use super::Run;
 use super::screen::Screen;
 use crate::error::{Error, Result};
-use crate::terminal;
-use crate::watch::Signals;
 
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);

@@ -10,11 +10,11 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
+use syncline_common::signals::Signals;
+use syncline_common::terminal;
 
 use super::TICK;
 use crate::error::{Error, Result};
-use crate::terminal;
-use crate::watch::Signals;
 
 /// A started program.
 #[derive(Debug)]

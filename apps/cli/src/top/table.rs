@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use syncline_common::units::{Rate, Time};
 use syncline_report::live::{LaneView, State, View};
-
-use crate::units::{Rate, Time};
 
 /// The narrowest and the widest column of names.
 const NAMES: std::ops::RangeInclusive<usize> = 8..=28;

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::units::plural;
+use syncline_common::words::plural;
 
 /// The time without a completed line after which the notice is printed.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);

@@ -22,6 +22,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGTSTP};
+use syncline_common::signals::{Signals, Uncaught, signal_name};
+use syncline_common::terminal;
+use syncline_process::streams::{self, Stream};
 use syncline_process::{disposition::Disposition, jobs::stop_as_by_default};
 
 use super::group::Group;
@@ -32,9 +35,7 @@ use super::joblog::Resume;
 use super::output::{Broken, FILES, Ordered, Printer};
 use super::report::Report;
 use crate::args::FarmRunArgs;
-use crate::error::{Error, Result, signal_name};
-use crate::streams::{self, Stream};
-use crate::watch::{self, Signals};
+use crate::error::{Error, Result};
 
 /// The time that tasks may take to end after SIGTERM, and readers to take the remaining output.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,7 +123,7 @@ impl Hub {
         // The output of ungrouped tasks would be mixed with the bar.
         let bar = match args.ungroup {
             true => ProgressBar::hidden(),
-            false => watch::bar("{spinner} {msg}  {elapsed}"),
+            false => terminal::bar("{spinner} {msg}  {elapsed}"),
         };
         let output = Printer::start(io::stdout().as_fd(), &bar)?;
         let mut hub = Self {
@@ -461,12 +462,11 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
         signal_hook::low_level::pipe::register(signal, sender)?;
         Ok((signal as u8, pipe))
     };
-    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
     // A shell without job control may have set SIGINT and SIGTSTP to be ignored, and nohup SIGHUP.
     // SIGINT and SIGTERM of this process may be caught already.
     let heeded = [SIGINT, SIGTERM, SIGHUP, SIGTSTP].into_iter();
     let heeded = heeded.filter(|&signal| Disposition::of(signal) != Disposition::Ignored);
-    heeded.map(one).collect::<io::Result<_>>().map_err(failed)
+    Ok(heeded.map(one).collect::<io::Result<_>>().map_err(Uncaught)?)
 }
 
 /// Checks before the first task is read that the descriptors suffice for this number of workers.

@@ -1,7 +1,20 @@
-//! `syncline farm`: many tasks on a few processes, none of which is left behind.
+//! `syncline farm run`: many tasks on a few processes, none of which is left behind.
+//!
+//! # Contract
+//! [`run`] runs a command once for each task, or feeds tasks to long-running workers. It prints
+//! their output, failures and summary itself, and returns when no process of a task is left. A farm
+//! that has told how it ended returns [`Error::Told`] with the exit code.
+//!
+//! The program that calls [`run`] is started again by the farm, as `syncline farm guard` and
+//! `syncline farm bound`. So its command line has these commands, which are [`guard()`] and
+//! [`bound`]. It catches signals by [`Signals`], but not before [`bound`]. It has
+//! [`look`](syncline_process::streams::look) called before `main`, as a farm refuses to lose what
+//! its tasks print. In a team ([`Team`]) each process calls [`run`] with the same arguments.
 //!
 //! | module     | contents                                                                  |
 //! |------------|---------------------------------------------------------------------------|
+//! | `args`     | the command line                                                          |
+//! | `error`    | error messages of one line each                                           |
 //! | `tasks`    | lines of a file or a pipe, read as they are needed                        |
 //! | `input`    | input sources: combinations, columns, the number of tasks                 |
 //! | `template` | a command with replacement strings                                        |
@@ -23,14 +36,16 @@
 //! Memory is bounded: `output` bounds that of ended tasks, each running task holds at most a MiB,
 //! and a piece of the input is held. Of several input sources, all values are kept.
 
+mod args;
 mod dry;
 mod each;
+mod error;
 mod group;
 mod guard;
-pub(crate) mod halt;
+mod halt;
 mod hub;
-pub(crate) mod input;
-pub(crate) mod joblog;
+mod input;
+mod joblog;
 mod ledger;
 mod lines;
 mod output;
@@ -42,24 +57,25 @@ mod team;
 mod template;
 
 use std::thread;
-use std::time::Duration;
 
-pub(crate) use group::bound;
-pub(crate) use guard::guard;
-use halt::Limit;
-use ledger::Ledger;
+use syncline_common::signals::Signals;
 use syncline_fabric::Team;
-pub(crate) use template::quoted;
 
-use crate::args::{FarmRunArgs, Protocol};
-use crate::error::{Error, Result};
-use crate::watch::Signals;
-
-/// The time that a process may take to end after it has exceeded its time limit.
-const GRACE: Duration = Duration::from_secs(1);
+use self::args::Protocol;
+pub use self::args::{FarmBoundArgs, FarmGuardArgs, FarmRunArgs};
+pub use self::error::{Error, Result};
+pub use self::group::bound;
+pub use self::guard::guard;
+use self::halt::Limit;
+use self::ledger::Ledger;
+pub use self::template::quoted;
 
 /// `syncline farm run`.
-pub(crate) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Usage`] for arguments that no farm can have, [`Error::Told`] for a farm that has told
+/// how it ended, and whatever keeps the farm from going on.
+pub fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     signals.catch_hang_up()?;
     let is_in_team = Team::is_launched();
     if args.protocol == Protocol::Lines {

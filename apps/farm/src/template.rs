@@ -269,7 +269,8 @@ fn string(rest: &[u8]) -> Option<(Piece, &[u8])> {
 }
 
 /// Returns a command as a shell line, quoted as GNU parallel does.
-pub(crate) fn quoted(command: &[OsString]) -> Vec<u8> {
+#[must_use]
+pub fn quoted(command: &[OsString]) -> Vec<u8> {
     let mut line = Vec::new();
     for (at, word) in command.iter().enumerate() {
         line.extend_from_slice(if at > 0 { b" " } else { b"" });

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::Signal;
 use syncline_trace::Activity;
 
-use super::GRACE;
-use super::group::{Group, Stream, Unstarted};
-use super::guard::Guard;
+use super::group::{Group, Stream};
+use super::guard::{Guard, Unstarted};
 use super::output::Spool;
 use super::report::{Exit, Failure};
 use super::streams::{Pipe, Prefixed};
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
+
+/// The time that a process may take to end after it has exceeded its time limit.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// A running task.
 #[derive(Debug)]

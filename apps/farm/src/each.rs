@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::PollFlags;
 use rustix::process::Signal;
 
-use super::group::Unstarted;
+use super::guard::Unstarted;
 use super::hub::{Hub, Why};
 use super::ledger::{Attempt, Ledger, Runners, Task};
 use super::output::Spool;

@@ -10,8 +10,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 
 use signal_hook::consts::{SIGCHLD, SIGHUP};
+use syncline_common::signals::Uncaught;
 use syncline_fabric::leave_team;
-use syncline_process::guard::{self, Guarded, Unstarted};
+use syncline_process::guard::{self, Guarded};
 use syncline_process::{Spawn, mark::EnvironmentMark};
 
 use crate::args::FarmGuardArgs;
@@ -26,6 +27,15 @@ pub(super) struct Guard {
     guard: guard::Guard,
     /// `/dev/null`, the standard input of tasks.
     nothing: File,
+}
+
+/// The reason why a group was not started.
+#[derive(Debug)]
+pub(super) enum Unstarted {
+    /// This process could not be started.
+    Process(io::Error),
+    /// No process can be started: there is no guard, or no destination for its output.
+    Farm(Error),
 }
 
 impl Guard {
@@ -46,15 +56,12 @@ impl Guard {
     }
 
     /// Starts a process as the leader of a group, and registers the group with the guard.
-    pub(super) fn spawn(
-        &mut self,
-        spawn: &mut Spawn<'_>,
-    ) -> Result<Guarded, super::group::Unstarted> {
+    pub(super) fn spawn(&mut self, spawn: &mut Spawn<'_>) -> Result<Guarded, Unstarted> {
         self.guard.spawn(spawn).map_err(|why| match why {
-            Unstarted::Process(error) => super::group::Unstarted::Process(error),
-            Unstarted::Guard(source) => {
+            guard::Unstarted::Process(error) => Unstarted::Process(error),
+            guard::Unstarted::Guard(source) => {
                 let what = "tell the guard which tasks run (was it killed?)".to_owned();
-                super::group::Unstarted::Farm(Error::Io { what, source })
+                Unstarted::Farm(Error::Io { what, source })
             }
         })
     }
@@ -74,13 +81,11 @@ impl Guard {
 ///
 /// SIGHUP is caught here, and SIGINT and SIGTERM by `main`; the guard ignores all three, as it must
 /// outlive the farm.
-pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |source| Error::Io { what, source }
-    };
-    signal_hook::flag::register(SIGHUP, std::sync::Arc::default())
-        .map_err(failed("catch signals"))?;
+///
+/// # Errors
+/// Those of the system, with which the groups are not killed.
+pub fn guard(args: &FarmGuardArgs) -> Result<()> {
+    signal_hook::flag::register(SIGHUP, std::sync::Arc::default()).map_err(Uncaught)?;
     guard::serve(&EnvironmentMark::of(MARK, args.mark.clone()))
-        .map_err(failed("read which tasks run"))
+        .map_err(|source| Error::Io { what: "read which tasks run".to_owned(), source })
 }

@@ -1,10 +1,14 @@
-//! The terminal on standard error: its width, and the target of progress bars.
+//! The terminal on standard error: lines, progress bars, and its width.
+//!
+//! # Contract
+//! A line is one write, as other processes may write to the same terminal. A bar is hidden where
+//! standard error is no terminal.
 
 use std::fmt;
 use std::io::{self, Write as _};
 
 use console::Term;
-use indicatif::{ProgressDrawTarget, TermLike};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 /// The width if the terminal does not report one.
 const DEFAULT_COLUMNS: u16 = 80;
@@ -13,7 +17,7 @@ const DEFAULT_COLUMNS: u16 = 80;
 const HERTZ: u8 = 20;
 
 /// Returns the target of progress bars: standard error, or nothing if that is not a terminal.
-pub(crate) fn target() -> ProgressDrawTarget {
+fn target() -> ProgressDrawTarget {
     let plain = ProgressDrawTarget::stderr();
     if plain.is_hidden() {
         return plain;
@@ -23,18 +27,48 @@ pub(crate) fn target() -> ProgressDrawTarget {
 
 /// Writes a line to standard error by one call, as other members of a team may write there too. A
 /// closed standard error is not an error.
-pub(crate) fn say(what: fmt::Arguments<'_>) {
+pub fn say(what: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{what}\n").as_bytes());
 }
 
 /// Returns the columns of the terminal on standard error.
-pub(crate) fn columns() -> u16 {
-    columns_of(rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(0, |size| size.ws_col))
+#[must_use]
+pub fn columns() -> u16 {
+    told_or_default(
+        rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(0, |size| size.ws_col),
+    )
 }
 
 /// Uses the columns alone: a terminal may report columns but no rows, as after `stty cols 44`.
-const fn columns_of(told: u16) -> u16 {
+const fn told_or_default(told: u16) -> u16 {
     if told == 0 { DEFAULT_COLUMNS } else { told }
+}
+
+/// Returns a bar on standard error, or a hidden one if that is not a terminal.
+///
+/// The template is one of indicatif's.
+#[must_use]
+pub fn bar(template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, target());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
+/// Returns the text of a bar, without the bar.
+pub(crate) fn in_words(bar: &ProgressBar) -> String {
+    let part =
+        |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
+    bar.length().filter(|&len| len > 0).map_or_else(|| bar.message(), part)
+}
+
+/// Returns the columns of the terminal for the text behind the prefix of a bar, or `None` if the
+/// bar is not drawn.
+#[must_use]
+pub fn columns_of(bar: &ProgressBar) -> Option<usize> {
+    let all = || usize::from(columns());
+    (!bar.is_hidden()).then(|| all().saturating_sub(bar.prefix().chars().count()))
 }
 
 /// A terminal whose width is [`columns`]. `console` uses its default width if the rows are not
@@ -81,5 +115,20 @@ impl TermLike for Terminal {
 
     fn flush(&self) -> io::Result<()> {
         self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_in_words() {
+        let bar = ProgressBar::hidden();
+        bar.set_message("pass 1 of 2");
+        assert_eq!(in_words(&bar), "pass 1 of 2");
+        bar.set_length(8);
+        bar.set_position(2);
+        assert_eq!(in_words(&bar), "pass 1 of 2, 25 %");
     }
 }

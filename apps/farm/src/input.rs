@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use regex_lite::Regex;
 
 use super::tasks::Source;
-use crate::args::{FarmRunArgs, Protocol};
+use crate::args::{FarmRunArgs, Protocol, separator, split};
 use crate::error::{Error, Result};
 
 /// The arguments of a task.
@@ -274,23 +274,6 @@ impl Lists {
     }
 }
 
-/// Splits the words at the first separator of sources into the command and the sources.
-pub(crate) fn split(command: &[OsString]) -> (&[OsString], &[OsString]) {
-    let at = command.iter().position(|word| separator(word).is_some()).unwrap_or(command.len());
-    command.split_at(at)
-}
-
-/// Returns whether a word begins a source: (of files, linked).
-fn separator(word: &OsStr) -> Option<(bool, bool)> {
-    match word.as_bytes() {
-        b":::" => Some((false, false)),
-        b":::+" => Some((false, true)),
-        b"::::" => Some((true, false)),
-        b"::::+" => Some((true, true)),
-        _ => None,
-    }
-}
-
 fn sources(words: &[OsString]) -> Result<Vec<Named>> {
     let mut all = Vec::new();
     for group in words.chunk_by(|_, next| separator(next).is_none()) {
@@ -343,17 +326,14 @@ fn latin(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use clap::{Args as _, Command, FromArgMatches as _};
 
     use super::*;
-    use crate::args::{Args, Command, FarmCommand};
 
     fn args(line: &str) -> FarmRunArgs {
-        let words = ["syncline", "farm", "run"].into_iter().chain(line.split(' '));
-        match Args::try_parse_from(words).unwrap().command {
-            Command::Farm(FarmCommand::Run(args)) => *args,
-            other => panic!("{other:?}"),
-        }
+        let command = FarmRunArgs::augment_args(Command::new("run"));
+        let words = ["run"].into_iter().chain(line.split(' '));
+        FarmRunArgs::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
     fn refused(line: &str) -> String {

@@ -428,7 +428,7 @@ impl<'a> Lines<'a> {
                     "{mistyped} workers have ended before any had answered a task: is the command right? The last \
                      {how}{words}"
                 );
-                self.hub.stop(Why::Error(Error::Refuted(why)));
+                self.hub.stop(Why::Error(Error::Workers(why)));
             }
         }
     }
@@ -454,7 +454,7 @@ impl<'a> Lines<'a> {
             let why = format!(
                 "{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}"
             ) + &worker.last_words(self.args);
-            self.hub.stop(Why::Error(Error::Refuted(why)));
+            self.hub.stop(Why::Error(Error::Workers(why)));
         } else if !exit.is_success() {
             self.hub.say(&format!("worker {number} {how}{when}"));
         }

@@ -1,14 +1,13 @@
-//! Sizes, blocks, rates and times, parsed and printed.
+//! Sizes, rates and times, parsed and printed.
 
 use std::fmt;
 use std::time::Duration;
 
 use syncline_memory::room::Size;
-use syncline_store::Block;
 
 /// A number of bytes, printed with a unit that is a power of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
+pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,7 +31,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
 /// A required number of bytes: tenths of a MiB, rounded up, so that the printed parts add up to the
 /// printed sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AtLeast {
+pub struct AtLeast {
     tenths: u64,
 }
 
@@ -40,21 +39,23 @@ impl AtLeast {
     /// Ten tenths of a MiB in bytes; a single tenth is not a whole number of bytes.
     const TEN_TENTHS: u128 = 1 << 20;
 
-    pub(crate) fn new(bytes: u64) -> Self {
+    /// Returns the number of tenths, rounded up.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
         let tenths = (u128::from(bytes) * 10).div_ceil(Self::TEN_TENTHS);
         Self { tenths: u64::try_from(tenths).unwrap_or(u64::MAX) }
     }
 
     /// A margin for the libraries, stacks and allocator of a run, whose memory varies.
-    pub(crate) const A_LITTLE_MORE: u64 = 384 << 10;
+    pub const A_LITTLE_MORE: u64 = 384 << 10;
 
     /// Adds [`A_LITTLE_MORE`](Self::A_LITTLE_MORE).
-    pub(crate) fn with_a_little_more(bytes: u64) -> Self {
+    pub fn with_a_little_more(bytes: u64) -> Self {
         Self::new(bytes.saturating_add(Self::A_LITTLE_MORE))
     }
 
     /// Returns the sum.
-    pub(crate) const fn and(self, other: Self) -> Self {
+    pub const fn and(self, other: Self) -> Self {
         Self { tenths: self.tenths.saturating_add(other.tenths) }
     }
 }
@@ -67,7 +68,7 @@ impl fmt::Display for AtLeast {
 
 /// A rate per second, printed with a unit that is a power of 1000.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate(pub(crate) f64);
+pub struct Rate(pub f64);
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,13 +85,13 @@ impl fmt::Display for Rate {
 
 /// Returns bytes per second. A time below a nanosecond counts as a nanosecond, so that the rate is
 /// finite.
-pub(crate) fn rate(bytes: u64, time: Duration) -> Bytes {
+pub fn rate(bytes: u64, time: Duration) -> Bytes {
     Bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64)
 }
 
 /// A time, printed with one digit more than is significant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Time(pub(crate) Duration);
+pub struct Time(pub Duration);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +107,7 @@ impl fmt::Display for Time {
 
 /// The time of one of many operations, in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Each(pub(crate) f64);
+pub struct Each(pub f64);
 
 impl fmt::Display for Each {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,40 +119,13 @@ impl fmt::Display for Each {
     }
 }
 
-/// The block size on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BlockSize {
-    /// The size that is expected to take the least time.
-    Auto,
-    /// A given number of rows and columns.
-    Of(Block),
-}
-
-impl BlockSize {
-    /// Returns the size, if it was given.
-    pub(crate) const fn given(self) -> Option<Block> {
-        match self {
-            Self::Auto => None,
-            Self::Of(block) => Some(block),
-        }
-    }
-}
-
-/// Parses `auto`, or a size as [`parse_block`] does.
-pub(crate) fn parse_block_size(text: &str) -> Result<BlockSize, String> {
-    match text {
-        "auto" => Ok(BlockSize::Auto),
-        _ => parse_block(text).map(BlockSize::Of),
-    }
-}
-
 /// Parses `512M`, `2G`, `1.5GiB`, `100000`; the units are powers of 1024.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<Size>().map(|size| size.0)
 }
 
 /// Parses `90`, `1.5s`, `200ms`, `5m`, `2h`. Zero is refused.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+pub fn parse_time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -170,42 +144,12 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses `512` (a square) or `256x1024` (rows and columns).
-pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
-    let side = |side: &str| match side.trim().parse::<usize>() {
-        Ok(0) => Err("a block has at least one row and one column".to_owned()),
-        Ok(side) => Ok(side),
-        Err(_) => {
-            Err("a block is one number, as 512, or rows x columns, as 256x1024, or auto".to_owned())
-        }
-    };
-    match text.split_once(['x', 'X']) {
-        Some((rows, cols)) => Ok(Block::new(side(rows)?, side(cols)?)),
-        None => side(text).map(|side| Block::new(side, side)),
-    }
-}
-
-/// Returns the plural ending of a noun for `n` things.
-pub(crate) const fn plural(n: u64) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use syncline_testkit::property;
 
     use super::*;
-
-    #[test]
-    fn blocks_are_read() {
-        assert_eq!(parse_block("512"), Ok(Block::new(512, 512)));
-        assert_eq!(parse_block("2x7"), Ok(Block::new(2, 7)));
-        assert_eq!(parse_block("2 X 7"), Ok(Block::new(2, 7)));
-        for text in ["", "0", "3x0", "x", "3x", "-1", "1.5", "2x3x4", "many"] {
-            assert!(parse_block(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn times_are_read() {
@@ -268,7 +212,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(text in "\\PC*") {
-            let _ = (parse_size(&text), parse_block(&text), parse_time(&text));
+            let _ = (parse_size(&text), parse_time(&text));
         }
 
         #[test]

@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
 use serde::{Deserialize, Serialize};
+use syncline_common::signals::signal_name;
+use syncline_common::units::{Bytes, Time};
+use syncline_common::words::plural;
 use syncline_farm::pool::Progress;
 use syncline_process::watch::Ending;
 
-use crate::error::{Error, Result, signal_name};
-use crate::units::{Bytes, Time, plural};
+use crate::error::{Error, Result};
 
 /// The maximum number of characters of a text in a line.
 const SHOWN: usize = 60;

@@ -23,11 +23,11 @@ use super::protocol;
 use super::queue::Task;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
-use crate::farm::GRACE;
-use crate::farm::group::{Group, Stream, Unstarted};
-use crate::farm::guard::Guard;
-use crate::farm::report::Failure;
-use crate::farm::streams::{LastWords, Pipe, Prefixed, Splitter};
+use crate::group::{Group, Stream};
+use crate::guard::{Guard, Unstarted};
+use crate::report::Failure;
+use crate::running::GRACE;
+use crate::streams::{LastWords, Pipe, Prefixed, Splitter};
 
 /// The time that a worker may take to end after the last task.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use syncline_fabric::leave_team;
 use syncline_process::guard::Guarded;
 use syncline_process::{Spawn, spawn::find};
 
-use super::guard::Guard;
+use super::guard::{Guard, Unstarted};
 use crate::args::FarmBoundArgs;
 use crate::error::{Error, Result};
 
@@ -34,15 +34,6 @@ pub(super) struct Group {
     /// `None` once its first process has been reaped.
     guarded: Option<Guarded>,
     pipes: [Option<OwnedFd>; 3],
-}
-
-/// The reason why a group was not started.
-#[derive(Debug)]
-pub(super) enum Unstarted {
-    /// This process could not be started.
-    Process(io::Error),
-    /// No process can be started: there is no guard, or no destination for its output.
-    Farm(Error),
 }
 
 /// The standard input, output or error of a process.
@@ -168,7 +159,10 @@ fn is_there(program: &OsStr) -> io::Result<()> {
 }
 
 /// `syncline farm bound`: limits the data memory of this process, and executes the program.
-pub(crate) fn bound(args: &FarmBoundArgs) -> Result<()> {
+///
+/// # Errors
+/// Those of the system. A program that is executed does not return.
+pub fn bound(args: &FarmBoundArgs) -> Result<()> {
     let [program, rest @ ..] = &args.command[..] else { return Ok(()) };
     // A lower existing limit stays.
     let most = getrlimit(Resource::Data).maximum.map_or(args.memory, |most| most.min(args.memory));

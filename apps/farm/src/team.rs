@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use syncline_common::signals::Signals;
 use syncline_fabric::{Member, Team};
 use syncline_farm::{
     Pool, PoolBuilder, TaskError,
@@ -26,8 +27,7 @@ use syncline_farm::{
 };
 
 use super::dry::Dry;
-use super::group::Unstarted;
-use super::guard::Guard;
+use super::guard::{Guard, Unstarted};
 use super::hub::{Hub, PATIENCE, Why};
 use super::input::Arguments;
 use super::ledger::{Attempt, Ledger, Runners, Task};
@@ -37,7 +37,6 @@ use super::running::{Left, Over, Part, Running};
 use super::template::Template;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
-use crate::watch::Signals;
 
 /// The interval at which signals and input are checked while members run jobs.
 const TICK: Duration = Duration::from_millis(1);
@@ -94,7 +93,7 @@ pub(super) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
             _ => in_member(me, args, signals),
         })
     };
-    let ended = signals.while_joining(|| Ok(Team::run(member)?))?;
+    let ended = signals.while_joining(|| Team::run(member).map_err(Error::from))?;
     ended.into_iter().collect()
 }
 

@@ -16,10 +16,10 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
+use syncline_process::streams::{self, Stream};
 
 use super::streams::Splitter;
 use crate::error::{Error, Result};
-use crate::streams::{self, Stream};
 
 /// The number of bytes read at once.
 const PIECE: usize = 64 << 10;

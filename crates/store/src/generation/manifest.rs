@@ -1,7 +1,7 @@
 //! The manifest: the last generation, the identity of the computation, and the checksums.
 //!
 //! ```text
-//! {"format":1,"finishing":false,"bytes":..,"header":[..],"identity":{..},"progress":{..}}
+//! {"format":2,"finishing":false,"bytes":..,"header":[..],"identity":{..},"progress":{..}}
 //! xxh3 0123456789abcdef
 //! ```
 //!
@@ -19,7 +19,9 @@ use super::identity::{read_path, write_path};
 use super::{Identity, disk};
 use crate::{Error, Result, checksum::checksum};
 
-const FORMAT: u32 = 1;
+/// The format that is written and read. The sums of format 1 were others: those of the rows of a
+/// unit as one text, not sums by which rows in any order are recognised.
+const FORMAT: u32 = 2;
 const SUM_LINE: usize = "xxh3 0123456789abcdef\n".len();
 /// The maximal length in bytes of a manifest, more than any practical run needs.
 const LONGEST: u64 = 1 << 30;
@@ -158,8 +160,13 @@ impl Manifest {
         let Version { format } =
             serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
         if format != FORMAT {
-            let which =
-                if format > FORMAT { "a newer version of syncline" } else { "no known version" };
+            let which = match format {
+                0 => "no known version",
+                1..FORMAT => {
+                    "an older version of syncline, which can finish the run, or it is discarded"
+                }
+                _ => "a newer version of syncline",
+            };
             return Err(wrong(format!(
                 "it is of format {format}, {which}; format {FORMAT} is read"
             )));
@@ -238,13 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
-        let mut body = b"{\"format\":2,\"anything\":[]}\n".to_vec();
-        body.extend(sum_line(&body).into_bytes());
-        let message = decode(&body).unwrap_err().to_string();
+    fn other_formats_are_told_from_damage() {
+        let message = |format: u32| {
+            let mut body = format!("{{\"format\":{format},\"anything\":[]}}\n").into_bytes();
+            body.extend(sum_line(&body).into_bytes());
+            decode(&body).unwrap_err().to_string()
+        };
+        let newer = message(FORMAT + 1);
+        assert!(newer.contains("a newer version of syncline; format 2 is read"), "{newer}");
+        let older = message(1);
         assert!(
-            message.contains("format 2, a newer version of syncline; format 1 is read"),
-            "{message}"
+            older.contains("format 1, an older version of syncline, which can finish"),
+            "{older}"
         );
     }
 

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! user.syncline             one line of JSON, and one of its checksum:
-//!                           {"format":3,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
+//!                           {"format":4,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
 //!                           xxh3 0123456789abcdef
 //! user.syncline.residuals   the residuals of all iterations, 8 bytes each, if they fit
 //! ```
@@ -42,7 +42,8 @@ use crate::{Error, Result, checksum::checksum};
 
 const NAME: &str = "user.syncline";
 const RESIDUALS: &str = "user.syncline.residuals";
-const FORMAT: u32 = 3;
+/// The format that is written and read. The identities of format 3 had other keys and sums.
+const FORMAT: u32 = 4;
 /// The maximal length of a value in bytes: the limit of the kernel.
 const LONGEST: usize = 64 << 10;
 
@@ -160,8 +161,10 @@ impl Existing {
             }
             Err(_) => return Ok(Self::Other("it has no mark")),
         };
-        let unknown = Self::Other("its mark is damaged, or of another version");
-        let Some(text) = decode(&text) else { return Ok(unknown) };
+        let text = match decode(&text) {
+            Ok(text) => text,
+            Err(why) => return Ok(Self::Other(why)),
+        };
         let found = file.metadata().map_err(failed)?;
         if (text.bytes, text.modified_ns) != (found.len(), modified(&found)) {
             return Ok(Self::Other("it was written to after it was marked as a result"));
@@ -208,13 +211,19 @@ fn attribute(file: &File, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-fn decode(bytes: &[u8]) -> Option<Text> {
-    let (body, sum) = bytes.split_at(bytes.len().checked_sub(sum_line(b"").len())?);
+/// Returns the text of a mark, or the reason why it is not known.
+fn decode(bytes: &[u8]) -> Result<Text, &'static str> {
+    const UNKNOWN: &str = "its mark is damaged, or of another version";
+    let (body, sum) = bytes.split_at(bytes.len().checked_sub(sum_line(b"").len()).ok_or(UNKNOWN)?);
     if sum != sum_line(body).as_bytes() {
-        return None;
+        return Err(UNKNOWN);
     }
-    let Version { format } = serde_json::from_slice(body).ok()?;
-    (format == FORMAT).then(|| serde_json::from_slice(body).ok()).flatten()
+    let Version { format } = serde_json::from_slice(body).map_err(|_| UNKNOWN)?;
+    match format {
+        FORMAT => serde_json::from_slice(body).map_err(|_| UNKNOWN),
+        1..FORMAT => Err("its mark is of an older version of syncline"),
+        _ => Err(UNKNOWN),
+    }
 }
 
 impl Identity {
@@ -331,6 +340,12 @@ mod tests {
             );
             text[at] ^= 1;
         }
+        let body = &text[..text.len() - sum_line(b"").len()];
+        let body = String::from_utf8_lossy(body).replace("\"format\":4", "\"format\":3");
+        let older = [body.as_bytes(), sum_line(body.as_bytes()).as_bytes()].concat();
+        rustix::fs::fsetxattr(&file, NAME, &older, XattrFlags::empty()).unwrap();
+        let why = Existing::at(&moved).unwrap().to_string();
+        assert_eq!(why, "not known as a result (its mark is of an older version of syncline)");
         rustix::fs::fsetxattr(&file, NAME, &text, XattrFlags::empty()).unwrap();
         assert!(found(&moved).is_some());
         file.write_all(b"!").unwrap();

@@ -39,6 +39,7 @@
 //!
 //! All other passes of members are passes of one process.
 
+pub(crate) mod buffers;
 #[cfg(test)]
 mod counters;
 mod data;
@@ -55,6 +56,7 @@ use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::Read
 use syncline_store::ElementType;
 use syncline_store::direct_io::{IoQueue, Method};
 
+use self::buffers::Buffers;
 pub(crate) use self::data::{Down, Sink, Source};
 use self::data::{Outgoing, Panel, Writers};
 use crate::engine::{Bands, Crossing, Engine, Job, Worker};
@@ -86,6 +88,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) monitor: &'a Monitor,
     pub(crate) around: Option<&'a Around>,
     pub(crate) spent: &'a Spent,
+    /// The buffers of the passes before this one.
+    pub(crate) buffers: &'a Buffers,
     /// Compares the sum of a unit of a field with that of the pass which wrote it.
     pub(crate) expected: Option<&'a Expected<'a>>,
     /// The iterations before this pass.
@@ -199,7 +203,10 @@ impl Pass<'_> {
         done?;
         let rank = self.ranks().0;
         let (writer, read) = (places.writers.swap_remove(rank), places.sums.swap_remove(rank));
+        let panels = places.panels.swap_remove(rank).into_iter().flatten();
         drop((places, stages));
+        let panels = panels.flat_map(|panel| inner(panel).into_buffers());
+        self.buffers.give(panels);
         for (array, of_array) in read {
             sums.read[array] = Some(inner(of_array));
         }

@@ -32,6 +32,7 @@ use syncline_store::generation::Made;
 use crate::Result;
 use crate::monitor::Monitor;
 use crate::pass::Expected;
+use crate::pass::buffers::Buffers;
 use crate::pass::sums::{PassSums, SlabSums, unit_of};
 use crate::run::fields::{Fields, Input, Output, again, cloned, three};
 use crate::run::scheme::{Extent, OwnColumns, Scheme};
@@ -51,6 +52,8 @@ pub(crate) struct Run<'a> {
     /// The slabs that this process computes.
     pub(crate) share: Share,
     pub(crate) columns: OwnColumns,
+    /// What its passes have in common.
+    pub(crate) buffers: Buffers,
 }
 
 /// The slabs of a pass.

@@ -61,6 +61,7 @@ use syncline_store::shared::InputView;
 use self::exchange::{Region, exchange};
 use self::files::{Begun, Set, Written};
 use crate::monitor::Monitor;
+use crate::pass::buffers::Buffers;
 use crate::pass::sums::PassSums;
 use crate::rule::greater;
 use crate::rule::plain::plain;
@@ -302,6 +303,7 @@ impl OnTeam<'_> {
             npy: true,
             share: Share { own, ..agreed.share.clone() },
             columns: agreed.columns.clone(),
+            buffers: Buffers::default(),
         }
     }
 

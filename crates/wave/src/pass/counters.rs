@@ -29,6 +29,7 @@ use crate::engine::{Crossing, Engine, Job, Slabs};
 use crate::engines::strips::ByStrips;
 use crate::kernel::Typed;
 use crate::lanes::Lanes;
+use crate::pass::buffers::Buffers;
 use crate::pass::sums::PassSums;
 use crate::run::scheme::{Extent, Scheme};
 use crate::streamed::Spent;
@@ -151,6 +152,7 @@ impl Case {
                 monitor: &monitor,
                 around: None,
                 spent: &Spent::default(),
+                buffers: &Buffers::default(),
                 expected: None,
                 before: 0,
                 team: None,

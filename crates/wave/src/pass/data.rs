@@ -102,6 +102,12 @@ pub(super) struct Panel {
     pub(super) slabs: Vec<Slabs>,
 }
 
+impl Panel {
+    pub(super) fn into_buffers(self) -> impl Iterator<Item = IoBuffer> {
+        self.buffers.into_iter().flatten()
+    }
+}
+
 impl Pass<'_> {
     /// Returns the bytes of a slab of an array.
     fn slab_bytes(&self, array: usize) -> usize {
@@ -180,7 +186,7 @@ impl Pass<'_> {
                 Source::File(file, start) => {
                     let part = self.read_bytes(array);
                     let room = self.file_slabs(array, *start).room(file, band as u64, &part);
-                    (Some(IoBuffer::new(room)?), nowhere())
+                    (Some(self.buffers.take(room)?), nowhere())
                 }
             };
             buffers.push(buffer);
@@ -277,7 +283,7 @@ impl Pass<'_> {
                     (Some(room.unwrap_or(0)), nowhere())
                 }
             };
-            buffers.push(room.map(IoBuffer::new).transpose()?);
+            buffers.push(room.map(|room| self.buffers.take(room)).transpose()?);
             slabs.push(place);
         }
         Ok(Panel { buffers, slabs })
@@ -377,7 +383,7 @@ impl Pass<'_> {
                 _ => {
                     let part = self.read_bytes(array);
                     let slab = (part.end - part.start) as usize;
-                    (Some(IoBuffer::new(band * slab)?), nowhere())
+                    (Some(self.buffers.take(band * slab)?), nowhere())
                 }
             };
             panel.buffers.push(buffer);

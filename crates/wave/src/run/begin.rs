@@ -105,6 +105,7 @@ impl Run<'_> {
             monitor: self.monitor(),
             around: self.scheme.around(),
             spent,
+            buffers: &self.buffers,
             expected,
             before,
             team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),

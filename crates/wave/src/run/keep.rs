@@ -17,6 +17,7 @@ use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::{Generations, Identity, Progress};
 
 use crate::Result;
+use crate::pass::buffers::Buffers;
 use crate::pass::sums::{PassSums, SlabSums};
 use crate::run::computation::{Computation, open};
 use crate::run::fields::{Fields, Input, Output, cloned, each_piece, failed};
@@ -189,7 +190,7 @@ impl Keep<'_> {
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], scheme: Box<dyn Scheme + 'r>) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
         let (settings, npy) = (self.what.settings, self.what.target.npy);
-        Run { scheme, inputs, settings, npy, share, columns: None }
+        Run { scheme, inputs, settings, npy, share, columns: None, buffers: Buffers::default() }
     }
 
     fn pending(

@@ -8,6 +8,7 @@ use crate::described::graph::Type;
 use crate::dynamic::Dynamic;
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
+use crate::pass::buffers::Buffers;
 use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output, three};
 use crate::run::keep::Keep;
@@ -148,12 +149,16 @@ impl Sweep<Described> {
         let (scheme, settings) = (self.scheme(inputs, plan)?, &self.settings);
         let share = Share::whole(inputs[0].dims()[0]);
         let mut output = Output::Memory(Vec::new());
-        let report = Run { scheme, inputs, settings, npy: true, share, columns: None }.run(
-            &mut output,
-            Done::default(),
-            &[],
-            &mut |_, _, _| Ok(()),
-        )?;
+        let report = Run {
+            scheme,
+            inputs,
+            settings,
+            npy: true,
+            share,
+            columns: None,
+            buffers: Buffers::default(),
+        }
+        .run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;
         match output {
             Output::Memory(fields) => Ok((fields, report)),
             _ => unreachable!("a run does not change the kind of its output"),

@@ -14,6 +14,7 @@ use crate::dynamic::Kernel;
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::lanes::Real;
+use crate::pass::buffers::Buffers;
 use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output, failed};
 use crate::run::keep::Keep;
@@ -150,7 +151,15 @@ pub(super) fn into_matrix<E: Real>(
     };
     let scheme = Box::new(ByStrips::new(kernel, plan, shape));
     let share = Share::whole(shape.rows);
-    let run = Run { scheme, inputs: &inputs, settings, npy: start > 0, share, columns: None };
+    let run = Run {
+        scheme,
+        inputs: &inputs,
+        settings,
+        npy: start > 0,
+        share,
+        columns: None,
+        buffers: Buffers::default(),
+    };
     let report = run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;
     let result = match (output, kept) {
         (Output::Memory(mut fields), None) => {

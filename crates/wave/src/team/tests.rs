@@ -12,6 +12,7 @@ use super::{Agreed, OnTeam};
 use crate::engines::ordered;
 use crate::engines::tests::{Case, case, change, difference, every_lanes, wider_case};
 use crate::monitor::Monitor;
+use crate::pass::buffers::Buffers;
 use crate::pass::sums::SlabSums;
 use crate::rule::plain::plain;
 use crate::rule::{self, Rule};
@@ -82,7 +83,15 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
             let own = share.own.clone();
             let settings = &sweep.settings;
             let scheme = Box::new(BySlabs { rule, plan, lanes: settings.lanes });
-            let run = Run { scheme, inputs: &inputs, settings, npy: true, share, columns: None };
+            let run = Run {
+                scheme,
+                inputs: &inputs,
+                settings,
+                npy: true,
+                share,
+                columns: None,
+                buffers: Buffers::default(),
+            };
             let mut output = Output::Memory(Vec::new());
             run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(())).unwrap();
             let Output::Memory(fields) = output else { unreachable!("the run is in memory") };

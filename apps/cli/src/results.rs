@@ -62,10 +62,11 @@ impl Raw {
         if what("format")? != "raw" {
             return None;
         }
+        let (rows, cols) = what("dimensions")?.split_once(" x ")?;
         Some(Self {
-            shape: Shape::new(what("rows")?.parse().ok()?, what("cols")?.parse().ok()?),
+            shape: Shape::new(rows.parse().ok()?, cols.parse().ok()?),
             layout: what(LAYOUT).map_or(Some(Layout::RowMajor), |layout| layout.parse().ok())?,
-            element: what("element")?.parse().ok()?,
+            element: what("types")?.parse().ok()?,
         })
     }
 

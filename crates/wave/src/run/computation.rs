@@ -14,9 +14,7 @@ use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Identity, Progress};
 
 use super::fields::{Input, failed};
-use super::start::{
-    Asked, Begin, DIMENSIONS, FORMAT, OTHER_TYPES, Standing, Start, TYPES, Taken, taken,
-};
+use super::start::{Asked, Begin, DIMENSIONS, FORMAT, Standing, Start, TYPES, Taken, taken};
 use super::target::Target;
 use crate::Result;
 use crate::pass::sums::SlabSums;
@@ -41,11 +39,9 @@ impl Computation<'_> {
     /// Returns the identity of the computation. The sums of its inputs on file are not known yet.
     pub(crate) fn identity(&self) -> Identity {
         let mut what = self.target.what.clone();
-        let (fields, others) = self.inputs.split_at(self.fields);
-        for (key, inputs) in [(TYPES, fields), (OTHER_TYPES, others)] {
-            let types: Vec<_> = inputs.iter().map(|input| input.element().name()).collect();
-            what.insert(key.to_owned(), types.join(", "));
-        }
+        // Those of the coefficients follow from the kernel, and from these.
+        let types = self.inputs[..self.fields].iter().map(|input| input.element().name());
+        what.insert(TYPES.to_owned(), types.collect::<Vec<_>>().join(", "));
         what.insert(FORMAT.to_owned(), if self.target.npy { "npy" } else { "raw" }.to_owned());
         let dims: Vec<_> = self.inputs[0].dims().iter().map(usize::to_string).collect();
         what.insert(DIMENSIONS.to_owned(), dims.join(" x "));

@@ -50,8 +50,6 @@ const STANDING: &str = "output at the start";
 pub(crate) const TYPES: &str = "types";
 pub(crate) const DIMENSIONS: &str = "dimensions";
 pub(crate) const FORMAT: &str = "format";
-/// The key under which it has the types of the coefficients.
-pub(crate) const OTHER_TYPES: &str = "types of coefficients";
 
 /// The state of the outputs when a run began.
 #[derive(Clone, Debug)]

@@ -58,7 +58,7 @@ use syncline_store::direct_io::{IoQueue, Method};
 
 use self::buffers::Buffers;
 pub(crate) use self::data::{Down, Sink, Source};
-use self::data::{Outgoing, Panel, Writers};
+use self::data::{Outgoing, Panel, PanelKind, Writers};
 use crate::engine::{Bands, Crossing, Engine, Job, Worker};
 use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
@@ -162,7 +162,7 @@ impl Pass<'_> {
         let (Some((first, _)), Some((last, _))) = (engines.first(), engines.last()) else {
             return Ok(Vec::new());
         };
-        let (flight, bands, fields) = (first.bands().flight, last.bands().count(), sinks.len());
+        let (flight, bands) = (first.bands().flight, last.bands().count());
         let reads = self.sources.iter().any(|source| matches!(source, Source::File(..)));
         let writes = sinks.iter().any(|sink| !matches!(sink, Sink::Memory(_)));
         let outgoing: Vec<Outgoing> = sinks.iter().map(Sink::outgoing).collect();
@@ -175,8 +175,14 @@ impl Pass<'_> {
                 workers: Mutex::new(Vec::new()),
                 levels: level..level + engine.bands().levels,
                 norms: &norms,
-                outgoing: if n + 1 == engines.len() { &outgoing } else { &[] },
-                fields,
+                incoming: match n.checked_sub(1) {
+                    None => (PanelKind::Incoming, None),
+                    Some(before) => (PanelKind::Between, Some(&*engines[before].0)),
+                },
+                outgoing: match n + 1 == engines.len() {
+                    true => PanelKind::Outgoing(&outgoing),
+                    false => PanelKind::Between,
+                },
                 processors: &processors,
             });
             level += engine.bands().levels;
@@ -354,7 +360,10 @@ impl Pass<'_> {
                 let task = overlay.task(name, access, move |(out, writers, mut edges), step| {
                     let band = band_of(step);
                     if band < bands {
-                        self.write(out, writers, last.engine.bands().slabs_out(band))?;
+                        let PanelKind::Outgoing(outgoing) = last.outgoing else {
+                            unreachable!("the last engine writes the result")
+                        };
+                        self.write(out, writers, outgoing, last.engine.bands().slabs_out(band))?;
                     }
                     writers.give_edges(to.iter().copied().zip(edges.iter_mut()));
                     Ok::<_, Error>(())
@@ -428,7 +437,7 @@ impl Pass<'_> {
                         }
                         let ([from_before, from_after], [to_before, to_after]) = crossed;
                         let crossing = Crossing { from_before, from_after, to_before, to_after };
-                        stage.piece(out, panel, band, (c, range), crossing)?;
+                        stage.piece(out, panel, band, range, crossing)?;
                         for (&to, margin) in to.iter().zip(margins.iter_mut()) {
                             stage.give_margin(out, band, to, margin);
                         }
@@ -494,9 +503,10 @@ struct Stage<'s> {
     /// Its levels among those of the pass.
     levels: Range<usize>,
     norms: &'s Mutex<Vec<f64>>,
-    /// Where each field goes, for the last engine.
-    outgoing: &'s [Outgoing],
-    fields: usize,
+    /// What it reads, and the engine before it, if any.
+    incoming: (PanelKind<'s>, Option<&'s dyn Engine>),
+    /// What it writes.
+    outgoing: PanelKind<'s>,
     processors: &'s Semaphore,
 }
 
@@ -511,26 +521,32 @@ impl Stage<'_> {
         pieces(self.engine.walk(), self.engine.part().map(|part| (part, member)), self.piece)
     }
 
+    /// Returns the slabs that come in with a band.
+    fn slabs_in(&self, band: usize) -> Range<usize> {
+        match self.incoming.1 {
+            None => self.engine.bands().slabs_in(band),
+            Some(before) => before.bands().slabs_out(band),
+        }
+    }
+
     /// Runs one piece of a band.
     fn piece(
         &self,
         out: &mut Panel,
         panel: &Panel,
         band: usize,
-        (c, range): (usize, (isize, isize)),
+        range: (isize, isize),
         mut crossing: Crossing<'_>,
     ) -> Result<()> {
         let (pass, engine) = (self.pass, self.engine);
         pass.go_on()?;
-        if c == 0 {
-            pass.place(out, self.outgoing, engine.bands().slabs_out(band));
-        }
         let idle = locked(&self.workers).pop();
         let mut worker = match idle {
             Some(worker) => worker,
             None => engine.worker()?,
         };
-        let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
+        let slabs_in = &pass.place(panel, self.incoming.0, self.slabs_in(band))[..];
+        let slabs_out = &pass.place(out, self.outgoing, engine.bands().slabs_out(band))[..];
         let job = Job { band, range, slabs_in, slabs_out, monitor: pass.monitor };
         let levels = engine.levels_in(band);
         let mut changes = vec![0.0; if pass.norm { levels.len() } else { 0 }];
@@ -579,7 +595,7 @@ impl Stage<'_> {
     fn give_margin(&self, out: &Panel, band: usize, to: usize, margin: &mut [u8]) {
         let (slabs, between) = (self.engine.bands().slabs_out(band), (self.pass.ranks().0, to));
         // SAFETY: the task holds the final slabs of the band exclusively, after its last piece.
-        unsafe { self.pass.give_margin(out, (between, self.fields), slabs, margin) };
+        unsafe { self.pass.give_margin(out, between, slabs, margin) };
         self.pass.spent.exchanged.fetch_add(margin.len() as u64, Relaxed);
     }
 
@@ -587,7 +603,7 @@ impl Stage<'_> {
     fn take_margin(&self, panel: &Panel, band: usize, from: usize, margin: &[u8]) {
         let (slabs, between) = (self.engine.bands().slabs_out(band), (from, self.pass.ranks().0));
         // SAFETY: the task holds the panel exclusively.
-        unsafe { self.pass.take_margin(panel, (between, self.fields), slabs, margin) };
+        unsafe { self.pass.take_margin(panel, between, slabs, margin) };
     }
 }
 

@@ -50,7 +50,8 @@ impl Sink {
         match self {
             Sink::Down(down) => Outgoing::Blocks(down.start, down.writer.file().alignment()),
             Sink::Columns(_, share) => Outgoing::Columns(share.clone()),
-            Sink::Memory(_) | Sink::Up(..) => Outgoing::Anywhere,
+            Sink::Memory(all) => Outgoing::Memory(*all),
+            Sink::Up(..) => Outgoing::Anywhere,
         }
     }
 }
@@ -62,6 +63,8 @@ pub(super) enum Outgoing {
     /// Where the file's columns are written from.
     Columns(Arc<FileShare>),
     Anywhere,
+    /// In the memory of the array.
+    Memory(Slabs),
 }
 
 /// A file that is written downward.
@@ -95,11 +98,22 @@ impl Down {
     }
 }
 
-/// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array.
+/// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array. Where
+/// they are in a buffer follows from the band: see [`Pass::place`].
 #[derive(Default)]
 pub(super) struct Panel {
     buffers: Vec<Option<IoBuffer>>,
-    pub(super) slabs: Vec<Slabs>,
+}
+
+/// What a panel is for.
+#[derive(Clone, Copy)]
+pub(super) enum PanelKind<'o> {
+    /// What the first engine reads, as it is in the files.
+    Incoming,
+    /// What an engine passes on to the next.
+    Between,
+    /// What the last engine writes, as it goes to its files.
+    Outgoing(&'o [Outgoing]),
 }
 
 impl Panel {
@@ -179,20 +193,83 @@ impl Pass<'_> {
     }
 
     pub(super) fn panel(&self, band: usize) -> Result<Panel> {
-        let (mut buffers, mut slabs) = (Vec::new(), Vec::new());
-        for (array, source) in self.sources.iter().enumerate() {
-            let (buffer, place) = match source {
-                Source::Memory(all) => (None, *all),
-                Source::File(file, start) => {
-                    let part = self.read_bytes(array);
-                    let room = self.file_slabs(array, *start).room(file, band as u64, &part);
-                    (Some(self.buffers.take(room)?), nowhere())
-                }
+        let buffer = |(array, source): (usize, &Source<'_>)| match source {
+            Source::Memory(_) => Ok(None),
+            Source::File(file, start) => {
+                let part = self.read_bytes(array);
+                let room = self.file_slabs(array, *start).room(file, band as u64, &part);
+                self.buffers.take(room).map(Some)
+            }
+        };
+        let buffers = self.sources.iter().enumerate().map(buffer);
+        Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
+    }
+
+    /// Returns where a panel has some slabs of its arrays, along the direction.
+    pub(super) fn place(
+        &self,
+        panel: &Panel,
+        kind: PanelKind<'_>,
+        slabs: Range<usize>,
+    ) -> Vec<Slabs> {
+        let slabs = self.actual(slabs);
+        let arrays = panel.buffers.iter().enumerate();
+        let of = |(array, buffer)| self.place_of(array, buffer, kind, &slabs);
+        arrays.map(of).collect()
+    }
+
+    /// Returns where the buffer of an array has some slabs, as the array counts them.
+    fn place_of(
+        &self,
+        array: usize,
+        buffer: &Option<IoBuffer>,
+        kind: PanelKind<'_>,
+        slabs: &Range<usize>,
+    ) -> Slabs {
+        let Some(buffer) = buffer else {
+            return match (kind, &self.sources[array]) {
+                (PanelKind::Outgoing(outgoing), _) => match outgoing[array] {
+                    Outgoing::Memory(all) => all,
+                    _ => unreachable!("what goes to a file has a buffer"),
+                },
+                (_, Source::Memory(all)) => *all,
+                (_, Source::File(..)) => unreachable!("what comes from a file has a buffer"),
             };
-            buffers.push(buffer);
-            slabs.push(place);
-        }
-        Ok(Panel { buffers, slabs })
+        };
+        let (first, rows) = (buffer.as_ptr().cast_mut(), self.dims[1] as u64);
+        let anywhere = || {
+            let part = self.read_bytes(array);
+            let flat = self.dims[1] == 1;
+            let pitch = if flat { part.end - part.start } else { part.end / rows };
+            (first.wrapping_sub(part.start as usize), pitch as usize)
+        };
+        let (start, pitch) = match (kind, &self.sources[array], self.team) {
+            (PanelKind::Incoming, Source::File(file, start), _) => {
+                let (part, wanted) = (self.read_bytes(array), self.wide(slabs));
+                let at = self.file_slabs(array, *start).place(file, &wanted, &part);
+                let start = first.wrapping_add(at.lead).wrapping_sub(part.start as usize);
+                (start, if self.dims[1] == 1 { at.pitch } else { self.row_bytes(array) })
+            }
+            (PanelKind::Outgoing(outgoing), _, team) => match (&outgoing[array], team) {
+                (Outgoing::Columns(share), Some((_, rank))) => {
+                    let (columns, place) = share.place(&self.file_rows(slabs), rank);
+                    let start = first.wrapping_add(place.lead);
+                    (start.wrapping_sub(columns.start as usize), place.pitch)
+                }
+                (Outgoing::Blocks(start, alignment), _) => {
+                    let offset = start + (slabs.start * self.slab_bytes(array)) as u64;
+                    let lead = (offset % *alignment as u64) as usize;
+                    (first.wrapping_add(lead), self.row_bytes(array))
+                }
+                _ => anywhere(),
+            },
+            _ => anywhere(),
+        };
+        Slabs { start, first: slabs.start, pitch }
+    }
+
+    fn wide(&self, slabs: &Range<usize>) -> Range<u64> {
+        slabs.start as u64..slabs.end as u64
     }
 
     /// Reads the slabs of a band.
@@ -207,23 +284,14 @@ impl Pass<'_> {
         }
         self.go_on()?;
         let slabs = self.actual(slabs);
-        let mut reads = Vec::new();
-        let places = panel.buffers.iter_mut().zip(&mut panel.slabs);
-        let mut bytes = 0;
-        for (array, (buffer, place)) in places.enumerate() {
+        let (mut reads, mut bytes) = (Vec::new(), 0);
+        for (array, buffer) in panel.buffers.iter_mut().enumerate() {
             let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {
                 continue;
             };
-            let (part, rows) = (self.read_bytes(array), self.file_slabs(array, *start));
-            let wanted = slabs.start as u64..slabs.end as u64;
-            let at = rows.place(file, &wanted, &part);
-            let first = buffer.as_mut_ptr().wrapping_add(at.lead);
-            *place = Slabs {
-                start: first.wrapping_sub(part.start as usize),
-                first: slabs.start,
-                pitch: if self.dims[1] == 1 { at.pitch } else { self.row_bytes(array) },
-            };
+            let (part, wanted) = (self.read_bytes(array), self.wide(&slabs));
             bytes += slabs.len() as u64 * (part.end - part.start);
+            let rows = self.file_slabs(array, *start);
             rows.read(file, wanted, part, buffer.as_mut_slice(), &mut reads)?;
         }
         timed(&self.spent.read_ns, || queue.read(&mut reads))?;
@@ -248,7 +316,9 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         timed(&self.spent.check_ns, || {
-            self.sum(sums, array, (buffer, &panel.slabs[array]), slabs.clone());
+            let kind = PanelKind::Incoming;
+            let place = self.place_of(array, &panel.buffers[array], kind, &slabs);
+            self.sum(sums, array, (buffer, &place), slabs.clone());
             let Some(expected) = self.expected.filter(|_| array < self.fields) else {
                 return Ok(());
             };
@@ -265,57 +335,27 @@ impl Pass<'_> {
     /// Returns buffers for the final slabs of a band of each field. `bands` are those of the
     /// last engine.
     pub(super) fn outgoing(&self, sinks: &[Sink], band: usize, bands: &Bands) -> Result<Panel> {
-        let (mut buffers, mut slabs) = (Vec::new(), Vec::new());
-        for (field, sink) in sinks.iter().enumerate() {
+        let room = |(field, sink): (usize, &Sink)| {
             let bytes = band * self.slab_bytes(field);
-            let (room, place) = match sink {
-                Sink::Memory(all) => (None, *all),
+            match sink {
+                Sink::Memory(_) => None,
                 Sink::Down(down) => {
                     let file = down.writer.file();
-                    (Some(file.room(0, bytes) + 2 * file.alignment()), nowhere())
+                    Some(file.room(0, bytes) + 2 * file.alignment())
                 }
-                Sink::Up(..) => (Some(bytes), nowhere()),
+                Sink::Up(..) => Some(bytes),
                 Sink::Columns(_, share) => {
                     let rank = self.team.map_or(0, |(_, rank)| rank);
                     let slabs = (0..bands.count()).map(|band| bands.slabs_out(band));
                     let rows = slabs.map(|slabs| self.file_rows(&self.actual(slabs)));
                     let room = rows.map(|rows| share.place(&rows, rank).1.room).max();
-                    (Some(room.unwrap_or(0)), nowhere())
+                    Some(room.unwrap_or(0))
                 }
-            };
-            buffers.push(room.map(|room| self.buffers.take(room)).transpose()?);
-            slabs.push(place);
-        }
-        Ok(Panel { buffers, slabs })
-    }
-
-    /// Prepares the buffers for the final slabs of a band; buffers between engines begin anywhere.
-    pub(super) fn place(&self, out: &mut Panel, outgoing: &[Outgoing], slabs: Range<usize>) {
-        let (slabs, rows) = (self.actual(slabs), self.dims[1] as u64);
-        let places = out.buffers.iter_mut().zip(&mut out.slabs);
-        for (field, (buffer, place)) in places.enumerate() {
-            let Some(buffer) = buffer else { continue };
-            let first = buffer.as_mut_ptr();
-            let (start, pitch) = match (outgoing.get(field), self.team) {
-                (Some(Outgoing::Columns(share)), Some((_, rank))) => {
-                    let (columns, place) = share.place(&self.file_rows(&slabs), rank);
-                    let start = first.wrapping_add(place.lead);
-                    (start.wrapping_sub(columns.start as usize), place.pitch)
-                }
-                (Some(Outgoing::Blocks(start, alignment)), _) => {
-                    let offset = start + (slabs.start * self.slab_bytes(field)) as u64;
-                    let lead = (offset % *alignment as u64) as usize;
-                    (first.wrapping_add(lead), self.row_bytes(field))
-                }
-                _ => {
-                    let part = self.read_bytes(field);
-                    let flat = self.dims[1] == 1;
-                    let pitch = if flat { part.end - part.start } else { part.end / rows };
-                    (first.wrapping_sub(part.start as usize), pitch as usize)
-                }
-            };
-            *place = Slabs { start, first: slabs.start, pitch };
-        }
+            }
+        };
+        let rooms = sinks.iter().enumerate().map(room);
+        let buffers = rooms.map(|room| room.map(|room| self.buffers.take(room)).transpose());
+        Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
     }
 
     /// Writes the final slabs of a band.
@@ -323,6 +363,7 @@ impl Pass<'_> {
         &self,
         out: &mut Panel,
         writers: &mut Writers,
+        outgoing: &[Outgoing],
         slabs: Range<usize>,
     ) -> Result<()> {
         if slabs.is_empty() {
@@ -332,14 +373,14 @@ impl Pass<'_> {
         let slabs = self.actual(slabs);
         let mut bytes = 0;
         let Writers { sinks, sums: all_sums, queue } = writers;
-        let buffers = out.buffers.iter_mut().zip(&out.slabs).zip(sinks);
-        for (field, ((buffer, place), sink)) in buffers.enumerate() {
+        for (field, (buffer, sink)) in out.buffers.iter_mut().zip(sinks).enumerate() {
+            let place = self.place_of(field, buffer, PanelKind::Outgoing(outgoing), &slabs);
             let Some(buffer) = buffer else { continue };
             let slab = self.slab_bytes(field);
             if let Some(sums) = all_sums.get_mut(field) {
                 let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
                 let own = clip(slabs.start)..clip(slabs.end);
-                timed(&self.spent.check_ns, || self.sum(sums, field, (buffer, place), own));
+                timed(&self.spent.check_ns, || self.sum(sums, field, (buffer, &place), own));
             }
             let (skipped, len) = (slabs.start * slab, slabs.len() * slab);
             bytes += timed(&self.spent.write_ns, || match sink {
@@ -376,20 +417,16 @@ impl Pass<'_> {
     /// Returns buffers for the slabs of all arrays that one engine passes on to the next. Arrays in
     /// memory that never change need none.
     pub(super) fn between(&self, fields: usize, band: usize) -> Result<Panel> {
-        let mut panel = Panel { buffers: Vec::new(), slabs: Vec::new() };
-        for (array, source) in self.sources.iter().enumerate() {
-            let (buffer, place) = match source {
-                Source::Memory(all) if array >= fields => (None, *all),
-                _ => {
-                    let part = self.read_bytes(array);
-                    let slab = (part.end - part.start) as usize;
-                    (Some(self.buffers.take(band * slab)?), nowhere())
-                }
-            };
-            panel.buffers.push(buffer);
-            panel.slabs.push(place);
-        }
-        Ok(panel)
+        let buffer = |(array, source): (usize, &Source<'_>)| match source {
+            Source::Memory(_) if array >= fields => Ok(None),
+            _ => {
+                let part = self.read_bytes(array);
+                let slab = (part.end - part.start) as usize;
+                self.buffers.take(band * slab).map(Some)
+            }
+        };
+        let buffers = self.sources.iter().enumerate().map(buffer);
+        Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
     }
 
     /// Returns the columns of one member that another one reads, of two dimensions.
@@ -417,13 +454,14 @@ impl Pass<'_> {
     fn each_margin(
         &self,
         panel: &Panel,
-        ((from, to), fields): ((usize, usize), usize),
+        (from, to): (usize, usize),
         slabs: Range<usize>,
         mut copy: impl FnMut(*mut u8, Range<usize>),
     ) {
         let cols = self.margin(from, to);
         let mut at = 0;
-        for (field, place) in panel.slabs.iter().enumerate().take(fields) {
+        let places = self.place(panel, PanelKind::Between, slabs.clone());
+        for (field, place) in places.iter().enumerate().take(self.fields) {
             let bytes = self.elements[field].bytes();
             for slab in self.actual(slabs.clone()) {
                 let first = place.row(slab, (0, 1)).wrapping_add(cols.start * bytes);
@@ -440,7 +478,7 @@ impl Pass<'_> {
     pub(super) unsafe fn give_margin(
         &self,
         panel: &Panel,
-        between: ((usize, usize), usize),
+        between: (usize, usize),
         slabs: Range<usize>,
         message: &mut [u8],
     ) {
@@ -458,7 +496,7 @@ impl Pass<'_> {
     pub(super) unsafe fn take_margin(
         &self,
         panel: &Panel,
-        between: ((usize, usize), usize),
+        between: (usize, usize),
         slabs: Range<usize>,
         message: &[u8],
     ) {
@@ -526,9 +564,4 @@ impl Writers {
         }
         Ok(())
     }
-}
-
-/// Returns the place of slabs that are not in their buffer yet.
-const fn nowhere() -> Slabs {
-    Slabs { start: std::ptr::null_mut(), first: 0, pitch: 0 }
 }

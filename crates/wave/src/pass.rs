@@ -23,8 +23,12 @@
 //! follows a full width behind.
 //!
 //! # On a team
-//! Members that have columns run one overlay, in which each has readers, panels, cells and writers
-//! of its own. These locations have data that travel, for each slot:
+//! Members that have columns run one overlay. Consecutive members of a host are a *group*
+//! ([`groups`](crate::team::groups)): they share the panels and the final slabs, in memory of the
+//! host, so each row is read, and written, by one request. The members of a group read in turn,
+//! each checks and sums its own columns, and the last one writes. A write holds the rows out of all
+//! members of the group. Cells and what one engine passes on to the next are those of each member.
+//! These locations have data that travel, for each slot:
 //!
 //! | location | written by                              | read by                                 |
 //! |----------|-----------------------------------------|-----------------------------------------|
@@ -34,7 +38,7 @@
 //! |          |                                         | in the next slot                        |
 //! | margin   | the last piece of a member              | a task of its neighbour, before its     |
 //! |          |                                         | pieces of the next engine               |
-//! | edge     | the write of a member                   | a task of the member that writes the    |
+//! | edge     | the write of a group                    | a task of the group that writes the     |
 //! |          |                                         | block                                   |
 //!
 //! All other passes of members are passes of one process.
@@ -58,7 +62,7 @@ use syncline_store::direct_io::{IoQueue, Method};
 
 use self::buffers::Buffers;
 pub(crate) use self::data::{Down, Sink, Source};
-use self::data::{Outgoing, Panel, PanelKind, Writers};
+use self::data::{GroupMemory, Outgoing, Panel, PanelKind, Writers};
 use crate::engine::{Bands, Crossing, Engine, Job, Worker};
 use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
@@ -115,6 +119,13 @@ struct StagePlaces {
     margins: Vec<Message>,
 }
 
+/// For each slot, what comes in and the final slabs, of the group of this member. They are accessed
+/// by tasks that hold the locations which stand for them.
+struct Panels {
+    incoming: Vec<Panel>,
+    finals: Vec<Panel>,
+}
+
 /// Bytes that one member gives another one.
 struct Message {
     from: usize,
@@ -125,14 +136,22 @@ struct Message {
 
 /// The locations of a pass. Those of other members are empty.
 struct Places {
-    /// For each member and each engine, and for the last rows, in each slot.
-    panels: Vec<Vec<Vec<Location<Panel>>>>,
+    /// For each group and slot, what comes in; and for each member and slot, its final slabs. Both
+    /// stand for [`Panels`].
+    incoming: Vec<Vec<Location<()>>>,
+    finals: Vec<Vec<Location<()>>>,
+    /// For each member, each engine but the last and each slot, what it passes on.
+    between: Vec<Vec<Vec<Location<Panel>>>>,
     readers: Vec<Location<IoQueue>>,
     /// For each member, the sums of the arrays that are read, with the numbers of these.
     sums: Vec<Vec<(usize, Location<SlabSums>)>>,
+    /// For each member, the sums of the fields that are written, and whether they are wanted.
+    is_summed: bool,
+    written: Vec<Location<Vec<SlabSums>>>,
+    /// For each member, of which one in each group writes.
     writers: Vec<Location<Writers>>,
     stages: Vec<StagePlaces>,
-    /// The parts of blocks that another member writes, of each field.
+    /// The parts of blocks that another group writes, of each field.
     edges: Vec<(usize, Message)>,
 }
 
@@ -140,6 +159,31 @@ impl Pass<'_> {
     /// Returns the numbers of the member and of all.
     fn ranks(&self) -> (usize, usize) {
         self.team.map_or((0, 1), |(columns, rank)| (rank, columns.members()))
+    }
+
+    /// Returns the number of groups of members, which share what comes in and the final slabs.
+    fn groups(&self) -> usize {
+        self.team.map_or(1, |(columns, _)| columns.groups().count())
+    }
+
+    /// Returns the group of a member.
+    fn group_of(&self, member: usize) -> usize {
+        self.team.map_or(0, |(columns, _)| columns.groups().group(member))
+    }
+
+    /// Returns the members of a group.
+    fn members_of(&self, group: usize) -> Range<usize> {
+        self.team.map_or(0..1, |(columns, _)| columns.groups().members(group))
+    }
+
+    /// Returns the member of a group that reads what comes in, in a slot.
+    fn reader(&self, group: usize, slot: usize) -> usize {
+        self.team.map_or(0, |(columns, _)| columns.groups().reader(group, slot))
+    }
+
+    /// Returns the member of a group that writes the final slabs: the last one.
+    fn writer(&self, group: usize) -> usize {
+        self.team.map_or(0, |(columns, _)| columns.groups().writer(group))
     }
 
     /// Runs the pass, by engines that continue one another. Each has pieces of its number of
@@ -187,12 +231,21 @@ impl Pass<'_> {
             });
             level += engine.bands().levels;
         }
-        let places = self.places(&stages, sinks, sums);
-        let mut places = match me.as_deref_mut() {
+        let (most, of_last) = (first.bands().most_slabs(), last.bands());
+        // A member that cannot begin the pass tells the others here.
+        me.as_deref_mut().map_or(Ok(()), |me| all(me, Ok(())))?;
+        let memory = me.as_deref_mut().map(|me| self.group_memory(&sinks, (most, of_last), me));
+        let (memory, lent) = match memory.transpose() {
+            Ok(memory) => (Ok(()), memory.flatten()),
+            Err(error) => (Err(error), None),
+        };
+        let (borrowed, group_memory) = lent.unzip();
+        let places = memory.and_then(|()| self.places(&stages, sinks, sums, group_memory.as_ref()));
+        let (mut places, panels) = match me.as_deref_mut() {
             Some(me) => all(me, places)?,
             None => places?,
         };
-        let overlay = self.overlay(&stages, &places, (reads, writes));
+        let overlay = self.overlay(&stages, (&places, &panels), (reads, writes));
         let on_file = if reads || writes { 2 * flight } else { 0 };
         // Members may have different numbers of threads, but run one overlay.
         let computing = if self.team.is_some() { flight } else { self.threads };
@@ -201,22 +254,33 @@ impl Pass<'_> {
         let stop = Stop::after(bands.div_ceil(flight) as u64);
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());
-        let done = match me {
+        let done = match me.as_deref_mut() {
             Some(me) => checked.run_on(me, runner, stop).map(drop),
             None => checked.run(runner, stop).map(drop),
         };
         drop(checked);
+        let done = done.map_err(Error::from);
+        // Where a member is dead, others may still use the memory.
+        if let (Some(me), Some(memory), false) =
+            (me, borrowed, matches!(done, Err(Error::Fault(_))))
+        {
+            me.give_back(memory);
+        }
         done?;
         let rank = self.ranks().0;
         let (writer, read) = (places.writers.swap_remove(rank), places.sums.swap_remove(rank));
-        let panels = places.panels.swap_remove(rank).into_iter().flatten();
+        let written = places.written.swap_remove(rank);
+        let between = places.between.swap_remove(rank);
         drop((places, stages));
-        let panels = panels.flat_map(|panel| inner(panel).into_buffers());
-        self.buffers.give(panels);
+        let Panels { incoming, finals } = panels;
+        let panels = incoming.into_iter().chain(finals);
+        let panels = panels.chain(between.into_iter().flatten().map(inner));
+        self.buffers.give(panels.flat_map(Panel::into_buffers));
         for (array, of_array) in read {
             sums.read[array] = Some(inner(of_array));
         }
-        sums.written = inner(writer).finish()?;
+        sums.written = inner(written);
+        inner(writer).finish()?;
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -225,29 +289,35 @@ impl Pass<'_> {
         stages: &[Stage<'_>],
         sinks: Vec<Sink>,
         sums: &mut PassSums,
-    ) -> Result<Places> {
+        memory: Option<&GroupMemory>,
+    ) -> Result<(Places, Panels)> {
         let ((rank, members), fields) = (self.ranks(), sinks.len());
         let (Some(first), Some(last)) = (stages.first(), stages.last()) else {
             unreachable!("a pass has an engine")
         };
         let flight = first.engine.bands().flight;
         let most = first.engine.bands().most_slabs();
-        let mut panels = Vec::new();
-        for member in 0..members {
-            let own = member == rank;
-            let made = |name: &str, make: &dyn Fn() -> Result<Panel>| {
-                let make = || if own { make() } else { Ok(Panel::default()) };
-                Ok::<_, Error>(named(&format!("{name} of {member}"), many(flight, make)?))
-            };
-            // What each engine reads in each slot; the last row is what the last one writes.
-            let mut rows = vec![made("panel", &|| self.panel(most))?];
-            for _ in 1..stages.len() {
-                rows.push(made("between", &|| self.between(fields, most))?);
-            }
+        let group = |slot: usize| {
+            let incoming = self.panel((slot, most), memory)?;
             let bands = last.engine.bands();
-            let out = || self.outgoing(&sinks, most, bands);
-            rows.push(made("rows", &out)?);
-            panels.push(rows);
+            Ok::<_, Error>((incoming, self.outgoing(&sinks, (slot, most), bands, memory)?))
+        };
+        let (incoming, finals) = (0..flight).map(group).collect::<Result<_>>()?;
+        let panels = Panels { incoming, finals };
+        let stand = |name: String| named(&name, vec![(); flight]);
+        let incoming = (0..self.groups()).map(|group| stand(format!("panel of {group}"))).collect();
+        let finals = (0..members).map(|member| stand(format!("rows of {member}"))).collect();
+        let mut between = Vec::new();
+        for member in 0..members {
+            let of_engine = |n: usize| {
+                let panel = |_| match member == rank {
+                    true => self.between(fields, most),
+                    false => Ok(Panel::default()),
+                };
+                let panels = (0..flight).map(panel).collect::<Result<Vec<_>>>()?;
+                Ok(named(&format!("between {n} of {member}"), panels))
+            };
+            between.push((1..stages.len()).map(of_engine).collect::<Result<_>>()?);
         }
         let edges = self.edges(&sinks, last.engine.bands());
         let message = |from, to, len: usize, name: &str| {
@@ -288,11 +358,15 @@ impl Pass<'_> {
         let stages = stages.iter().enumerate().map(of_stage).collect();
         let queue = || IoQueue::new(Method::Auto);
         let reader = |member| Location::new(format!("reader of {member}"), queue());
-        let mut given = Some((sinks, std::mem::take(&mut sums.written)));
+        let is_summed = !sums.written.is_empty();
+        let (mut given, mut written) = (Some(sinks), Some(std::mem::take(&mut sums.written)));
         let writer = |member| {
-            let (sinks, sums) = given.take_if(|_| member == rank).unwrap_or_default();
-            let writers = Writers { sinks, sums, queue: queue() };
-            Location::new(format!("writer of {member}"), writers)
+            let sinks = given.take_if(|_| member == rank).unwrap_or_default();
+            Location::new(format!("writer of {member}"), Writers { sinks, queue: queue() })
+        };
+        let sums_out = |member| {
+            let sums = written.take_if(|_| member == rank).unwrap_or_default();
+            Location::new(format!("sums of the fields of {member}"), sums)
         };
         let mut read = std::mem::take(&mut sums.read);
         let wanted = read.iter().enumerate().filter(|(_, sums)| sums.is_some());
@@ -306,14 +380,19 @@ impl Pass<'_> {
             wanted.iter().map(of_array).collect()
         };
         sums.read = vec![None; self.sources.len()];
-        Ok(Places {
-            panels,
+        let places = Places {
+            incoming,
+            finals,
+            between,
+            is_summed,
+            written: (0..members).map(sums_out).collect(),
             readers: (0..members).map(reader).collect(),
             sums: (0..members).map(&mut sums_of).collect(),
             writers: (0..members).map(writer).collect(),
             stages,
             edges,
-        })
+        };
+        Ok((places, panels))
     }
 
     /// Declares all tasks, slot by slot; those of other members have bodies as well, which do not
@@ -321,70 +400,90 @@ impl Pass<'_> {
     fn overlay<'o, 's: 'o>(
         &'o self,
         stages: &'o [Stage<'s>],
-        places: &Places,
+        (places, panels): (&Places, &'o Panels),
         (reads, writes): (bool, bool),
     ) -> Overlay<'o> {
-        let ((_, members), mut overlay) = (self.ranks(), Overlay::new());
+        let ((_, members), groups, mut overlay) = (self.ranks(), self.groups(), Overlay::new());
         let (Some(first), Some(last)) = (stages.first(), stages.last()) else { return overlay };
         let flight = first.engine.bands().flight;
         let bands = last.engine.bands().count();
         for r in 0..flight {
             let band_of = move |step: &Step| step.iteration() as usize * flight + r;
-            for member in (0..members).filter(|_| reads) {
-                let (panel, reader) = (&places.panels[member][0][r], &places.readers[member]);
-                let access = (panel.write(), reader.write());
-                let name = format!("read {r} of {member}");
-                let task = overlay.task(name, access, move |(panel, queue), step| {
-                    self.read(panel, queue, first.engine.bands().slabs_in(band_of(step)))
+            for group in (0..groups).filter(|_| reads) {
+                let reader = self.reader(group, r);
+                let (panel, queue) = (&places.incoming[group][r], &places.readers[reader]);
+                let access = (panel.write(), queue.write());
+                let name = format!("read {r} of {group}");
+                let task = overlay.task(name, access, move |(_, queue), step| {
+                    self.read(
+                        &panels.incoming[r],
+                        queue,
+                        first.engine.bands().slabs_in(band_of(step)),
+                    )
                 });
-                self.put(&mut overlay, task, member);
+                self.put(&mut overlay, task, reader);
+            }
+            for member in (0..members).filter(|_| reads) {
+                let panel = &places.incoming[self.group_of(member)][r];
                 for (array, sums) in &places.sums[member] {
                     let (name, array) = (format!("check {array}, {r} of {member}"), *array);
                     let access = (panel.read(), sums.write());
-                    let task = overlay.task(name, access, move |(panel, sums), step| {
-                        self.check(panel, sums, array, first.engine.bands().slabs_in(band_of(step)))
+                    let task = overlay.task(name, access, move |(_, sums), step| {
+                        let slabs = first.engine.bands().slabs_in(band_of(step));
+                        self.check(&panels.incoming[r], sums, array, slabs)
                     });
                     self.put(&mut overlay, task, member);
                 }
             }
             for n in 0..stages.len() {
-                self.stage_tasks(&mut overlay, stages, places, n, r);
+                self.stage_tasks(&mut overlay, stages, (places, panels), n, r);
             }
-            for member in (0..members).filter(|_| writes) {
-                let edges = || places.edges.iter().filter(move |(_, edge)| edge.from == member);
-                let to: Vec<_> = edges().map(|(field, edge)| (*field, edge.to)).collect();
-                let messages: Vec<_> = edges().map(|(_, edge)| edge.bytes[r].write()).collect();
-                let out = &places.panels[member][stages.len()][r];
-                let access = (out.write(), places.writers[member].write(), messages);
-                let name = format!("write {r} of {member}");
-                let task = overlay.task(name, access, move |(out, writers, mut edges), step| {
-                    let band = band_of(step);
-                    if band < bands {
-                        let PanelKind::Outgoing(outgoing) = last.outgoing else {
-                            unreachable!("the last engine writes the result")
-                        };
-                        self.write(out, writers, outgoing, last.engine.bands().slabs_out(band))?;
-                    }
-                    writers.give_edges(to.iter().copied().zip(edges.iter_mut()));
-                    Ok::<_, Error>(())
+            let PanelKind::Outgoing(outgoing) = last.outgoing else {
+                unreachable!("the last engine writes the result")
+            };
+            let final_slabs = move |step: &Step| {
+                let band = band_of(step);
+                if band < bands { last.engine.bands().slabs_out(band) } else { 0..0 }
+            };
+            for member in (0..members).filter(|_| places.is_summed) {
+                let access = (places.finals[member][r].read(), places.written[member].write());
+                let name = format!("sum {r} of {member}");
+                let task = overlay.task(name, access, move |(_, sums), step| {
+                    self.sum_out(&panels.finals[r], sums, outgoing, final_slabs(step))
                 });
                 self.put(&mut overlay, task, member);
             }
-            for member in 0..members {
-                let edges = || places.edges.iter().filter(move |(_, edge)| edge.to == member);
+            for group in (0..groups).filter(|_| writes) {
+                let edges = || places.edges.iter().filter(move |(_, edge)| edge.from == group);
+                let to: Vec<_> = edges().map(|(field, edge)| (*field, edge.to)).collect();
+                let messages: Vec<_> = edges().map(|(_, edge)| edge.bytes[r].write()).collect();
+                let (members, writer) = (self.members_of(group), self.writer(group));
+                let outs: Vec<_> = members.map(|member| places.finals[member][r].write()).collect();
+                let access = (outs, places.writers[writer].write(), messages);
+                let name = format!("write {r} of {group}");
+                let task = overlay.task(name, access, move |(_, writers, mut edges), step| {
+                    self.write(&panels.finals[r], writers, outgoing, final_slabs(step))?;
+                    writers.give_edges(to.iter().copied().zip(edges.iter_mut()));
+                    Ok::<_, Error>(())
+                });
+                self.put(&mut overlay, task, writer);
+            }
+            for group in 0..groups {
+                let edges = || places.edges.iter().filter(move |(_, edge)| edge.to == group);
                 let of: Vec<usize> = edges().map(|(field, _)| *field).collect();
                 if of.is_empty() {
                     continue;
                 }
                 let messages: Vec<_> = edges().map(|(_, edge)| edge.bytes[r].read()).collect();
-                let access = (places.writers[member].write(), messages);
-                let name = format!("edges {r} of {member}");
+                let writer = self.writer(group);
+                let access = (places.writers[writer].write(), messages);
+                let name = format!("edges {r} of {group}");
                 let task = overlay.task(name, access, move |(writers, edges), _| {
                     timed(&self.spent.write_ns, || {
                         writers.take_edges(of.iter().copied().zip(edges.iter()))
                     })
                 });
-                self.put(&mut overlay, task, member);
+                self.put(&mut overlay, task, writer);
             }
         }
         overlay
@@ -396,7 +495,7 @@ impl Pass<'_> {
         &'o self,
         overlay: &mut Overlay<'o>,
         stages: &'o [Stage<'s>],
-        places: &Places,
+        (places, panels): (&Places, &'o Panels),
         n: usize,
         r: usize,
     ) {
@@ -408,7 +507,8 @@ impl Pass<'_> {
         for nth in 0..members {
             let member = stage.member(nth);
             let (cells, above) = (&own.cells[member][r], &own.cells[member][before]);
-            let panels = &places.panels[member];
+            let (between, incoming) = (&places.between[member], self.group_of(member));
+            let final_slabs = &places.finals[member][r];
             for (c, range) in stage.pieces(member).into_iter().enumerate() {
                 let (starts, ends) = (c == 0 && nth > 0, c + 1 == cells.len() && nth + 1 < members);
                 let from_before = starts.then(|| own.cuts[nth - 1][0][r].read());
@@ -423,7 +523,12 @@ impl Pass<'_> {
                 // A single slot has one band after the other.
                 let ahead = (flight > 1 || ahead != c).then(|| above[ahead].read());
                 let access = (
-                    (panels[n + 1][r].write(), panels[n][r].read()),
+                    (
+                        between.get(n).map(|out| out[r].write()),
+                        between.get(n).is_none().then(|| final_slabs.write()),
+                        n.checked_sub(1).map(|before| between[before][r].read()),
+                        (n == 0).then(|| places.incoming[incoming][r].read()),
+                    ),
                     (cells[c].write(), ahead),
                     ([from_before, from_after], [to_before, to_after]),
                     margins,
@@ -431,7 +536,9 @@ impl Pass<'_> {
                 let name = format!("piece {r}, {c} of {member} in {n}");
                 let task =
                     overlay.task(name, access, move |(data, _, crossed, mut margins), step| {
-                        let ((out, panel), band) = (data, band_of(step));
+                        let ((out, _, panel, _), band) = (data, band_of(step));
+                        let out = out.map_or(&panels.finals[r], |out| &*out);
+                        let panel = panel.unwrap_or(&panels.incoming[r]);
                         if band >= bands {
                             return Ok(());
                         }
@@ -453,7 +560,7 @@ impl Pass<'_> {
                 continue;
             }
             let margins: Vec<_> = takes().map(|margin| margin.bytes[r].read()).collect();
-            let access = (places.panels[member][n + 1][r].write(), margins);
+            let access = (places.between[member][n][r].write(), margins);
             let name = format!("margins {r} of {member} in {n}");
             let task = overlay.task(name, access, move |(panel, margins), step| {
                 let margins = from.iter().copied().zip(margins.iter());
@@ -473,15 +580,15 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the fields and members that give parts of blocks to others, which write them, with
-    /// the greatest number of bytes for a band.
+    /// Returns the fields and groups that give parts of blocks to others, which write them, with the
+    /// greatest number of bytes for a band.
     fn edges(&self, sinks: &[Sink], bands: &Bands) -> Vec<(usize, usize, usize, usize)> {
-        let (members, mut most) = (self.ranks().1, BTreeMap::new());
+        let (groups, mut most) = (self.groups(), BTreeMap::new());
         for (field, sink) in sinks.iter().enumerate() {
             let Sink::Columns(_, share) = sink else { continue };
             for band in 0..bands.count() {
                 let rows = self.file_rows(&self.actual(bands.slabs_out(band)));
-                for from in 0..members {
+                for from in 0..groups {
                     for (to, bytes) in share.edges_from(rows.clone(), from) {
                         let most = most.entry((field, from, to)).or_insert(0);
                         *most = bytes.max(*most);
@@ -532,7 +639,7 @@ impl Stage<'_> {
     /// Runs one piece of a band.
     fn piece(
         &self,
-        out: &mut Panel,
+        out: &Panel,
         panel: &Panel,
         band: usize,
         range: (isize, isize),
@@ -632,11 +739,6 @@ pub(super) fn pieces(
             (start, if c + 1 == count { end } else { cut(c + 1) })
         })
         .collect()
-}
-
-/// Returns `n` values.
-fn many<T>(n: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
-    (0..n).map(|_| make()).collect()
 }
 
 /// Returns the value of a location of a pass that has ended.

@@ -40,6 +40,7 @@
 pub(crate) mod columns;
 mod exchange;
 mod files;
+pub(crate) mod groups;
 mod plan;
 pub(crate) mod share;
 #[cfg(test)]
@@ -74,6 +75,7 @@ use crate::streamed::team::{all, begin, check_views, of_settings, same};
 use crate::streamed::{Spent, Target};
 use crate::sweep::{Settings, SweepReport};
 use crate::team::columns::Columns;
+use crate::team::groups::Groups;
 use crate::team::share::Share;
 use crate::{Described, Error, Result};
 
@@ -358,6 +360,7 @@ impl OnTeam<'_> {
             false => {
                 let (plan, share, columns) =
                     self.columns((to_files, in_memory && target.is_some()), me)?;
+                let columns = columns.grouped(Groups::of(me));
                 (plan, Vec::new(), share, Some((columns, me.rank())))
             }
         };

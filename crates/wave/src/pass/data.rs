@@ -1,9 +1,9 @@
 //! The data of a pass: where its slabs come from and where they go, and the buffers between.
 //!
 //! # Contract
-//! A panel has the slabs of a band: of each array in a buffer, or where they are in memory. A
-//! member of a team with columns of its own has those, and on the way in its margins as well;
-//! of three dimensions it reads whole planes. See [`columns`](crate::team::columns).
+//! A panel has the slabs of a band: of each array in a buffer, or where they are in memory. A group
+//! of members of a team has the columns of its members, and on the way in their margins as well; of
+//! three dimensions it reads whole planes. See [`columns`](crate::team::columns).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,13 +13,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use syncline_fabric::Member;
+use syncline_overlay::error::RunError;
+use syncline_signal::primitive::AtomicU64;
 use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
 use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue};
+use syncline_sync::space::Array as Shared;
 
 use super::Pass;
 use crate::engine::{Bands, Slabs};
 use crate::pass::sums::SlabSums;
 use crate::streamed::timed;
+use crate::team::columns::Columns;
 use crate::{Error, Result};
 
 /// An array that a pass reads.
@@ -40,8 +45,9 @@ pub(crate) enum Sink {
     /// A file that is written from the last slab to the first, and the byte at which its elements
     /// begin.
     Up(File, PathBuf, u64),
-    /// The columns of this member in a file that all members write, in either order.
-    Columns(Box<ColumnWriter>, Arc<FileShare>),
+    /// The columns of the group of this member in a file that all groups write, in either order. One
+    /// member of a group writes.
+    Columns(Option<Box<ColumnWriter>>, Arc<FileShare>),
 }
 
 impl Sink {
@@ -102,7 +108,85 @@ impl Down {
 /// they are in a buffer follows from the band: see [`Pass::place`].
 #[derive(Default)]
 pub(super) struct Panel {
-    buffers: Vec<Option<IoBuffer>>,
+    buffers: Vec<Option<Room>>,
+}
+
+/// The memory of a buffer.
+pub(super) enum Room {
+    Own(IoBuffer),
+    /// Memory of the host that the members of a group share: the first of some bytes.
+    Shared(*mut u8, usize),
+}
+
+// SAFETY: what accesses the memory has it in the order of the pass.
+unsafe impl Send for Room {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Room {}
+
+impl Room {
+    fn as_ptr(&self) -> *mut u8 {
+        match self {
+            Room::Own(buffer) => buffer.as_ptr().cast_mut(),
+            Room::Shared(first, _) => *first,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Room::Own(buffer) => buffer.len(),
+            Room::Shared(_, len) => *len,
+        }
+    }
+
+    /// Returns bytes of the buffer.
+    ///
+    /// # Safety
+    /// No thread of any process writes these bytes meanwhile.
+    unsafe fn part(&self, bytes: Range<usize>) -> &[u8] {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len());
+        // SAFETY: the bytes are in the buffer, which outlives the pass, and are initialised, as they
+        // were zero at first; the caller excludes writes.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().add(bytes.start), bytes.len()) }
+    }
+
+    /// Returns all bytes for writing.
+    ///
+    /// # Safety
+    /// No other thread of any process accesses the buffer meanwhile.
+    #[expect(clippy::mut_from_ref, reason = "the caller excludes other accesses")]
+    unsafe fn all_mut(&self) -> &mut [u8] {
+        // SAFETY: as in `part`, and the memory may be written through a pointer; the caller excludes
+        // other accesses.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
+    }
+}
+
+/// The memory of a host that its groups of several members share.
+pub(super) struct GroupMemory {
+    /// The first byte for the group of this member.
+    first: *mut u8,
+    /// The bytes of a slot.
+    slot: usize,
+}
+
+/// The alignment of shared buffers: that of direct I/O, and a page on most hosts.
+const ALIGN: usize = 4096;
+
+impl GroupMemory {
+    /// Returns buffers of these lengths, which begin at byte `from` of a slot.
+    fn rooms(&self, slot: usize, from: usize, lens: &[Option<usize>]) -> Vec<Option<Room>> {
+        let mut at = slot * self.slot + from;
+        let room = |len: &Option<usize>| {
+            let first = self.first.wrapping_add(at);
+            at += aligned(*len);
+            len.map(|len| Room::Shared(first, len))
+        };
+        lens.iter().map(room).collect()
+    }
+}
+
+fn aligned(len: Option<usize>) -> usize {
+    len.map_or(0, |len| len.next_multiple_of(ALIGN))
 }
 
 /// What a panel is for.
@@ -118,7 +202,10 @@ pub(super) enum PanelKind<'o> {
 
 impl Panel {
     pub(super) fn into_buffers(self) -> impl Iterator<Item = IoBuffer> {
-        self.buffers.into_iter().flatten()
+        self.buffers.into_iter().flatten().filter_map(|room| match room {
+            Room::Own(buffer) => Some(buffer),
+            Room::Shared(..) => None,
+        })
     }
 }
 
@@ -139,11 +226,20 @@ impl Pass<'_> {
         FileRows { start, row_bytes, rows: self.dims[0] as u64 }
     }
 
-    /// Returns the bytes of a slab that are read.
+    /// Returns the bytes of a slab that this member has between engines.
+    fn own_bytes(&self, array: usize) -> Range<u64> {
+        self.bytes_in(array, |columns, rank| columns.all(rank))
+    }
+
+    /// Returns the bytes of a slab that the group of this member reads.
     fn read_bytes(&self, array: usize) -> Range<u64> {
+        self.bytes_in(array, |columns, rank| columns.of_group(columns.groups().group(rank)))
+    }
+
+    fn bytes_in(&self, array: usize, of: impl Fn(&Columns, usize) -> Range<usize>) -> Range<u64> {
         match self.team {
             Some((columns, rank)) if self.dims[1] == 1 => {
-                let (cols, bytes) = (columns.all(rank), self.elements[array].bytes());
+                let (cols, bytes) = (of(columns, rank), self.elements[array].bytes());
                 (cols.start * bytes) as u64..(cols.end * bytes) as u64
             }
             _ => 0..self.slab_bytes(array) as u64,
@@ -156,14 +252,16 @@ impl Pass<'_> {
         &self,
         sums: &mut SlabSums,
         array: usize,
-        (buffer, place): (&IoBuffer, &Slabs),
+        (buffer, place): (&Room, &Slabs),
         slabs: Range<usize>,
     ) {
         let [_, rows, cols] = self.dims;
         let bytes = self.elements[array].bytes();
         let inside = |slab: usize, row: usize, cols: Range<usize>| {
             let first = place.row(slab, (row, rows)).addr() + cols.start * bytes;
-            &buffer.as_slice()[first - buffer.as_ptr().addr()..][..cols.len() * bytes]
+            let first = first - buffer.as_ptr().addr();
+            // SAFETY: the caller's task holds these columns of the slabs, at least inclusively.
+            unsafe { buffer.part(first..first + cols.len() * bytes) }
         };
         for slab in slabs {
             let at = self.first + slab;
@@ -192,17 +290,126 @@ impl Pass<'_> {
         }
     }
 
-    pub(super) fn panel(&self, band: usize) -> Result<Panel> {
-        let buffer = |(array, source): (usize, &Source<'_>)| match source {
-            Source::Memory(_) => Ok(None),
+    /// Returns the lengths of the buffers for what comes in with a band.
+    fn incoming_rooms(&self, band: usize) -> Vec<Option<usize>> {
+        let room = |(array, source): (usize, &Source<'_>)| match source {
+            Source::Memory(_) => None,
             Source::File(file, start) => {
                 let part = self.read_bytes(array);
-                let room = self.file_slabs(array, *start).room(file, band as u64, &part);
-                self.buffers.take(room).map(Some)
+                Some(self.file_slabs(array, *start).room(file, band as u64, &part))
             }
         };
-        let buffers = self.sources.iter().enumerate().map(buffer);
-        Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
+        self.sources.iter().enumerate().map(room).collect()
+    }
+
+    /// Returns the lengths of the buffers for the final slabs of a band of each field. `bands` are
+    /// those of the last engine.
+    fn outgoing_rooms(&self, sinks: &[Sink], band: usize, bands: &Bands) -> Vec<Option<usize>> {
+        let room = |(field, sink): (usize, &Sink)| {
+            let bytes = band * self.slab_bytes(field);
+            match sink {
+                Sink::Memory(_) => None,
+                Sink::Down(down) => {
+                    let file = down.writer.file();
+                    Some(file.room(0, bytes) + 2 * file.alignment())
+                }
+                Sink::Up(..) => Some(bytes),
+                Sink::Columns(_, share) => {
+                    let slabs = (0..bands.count()).map(|band| bands.slabs_out(band));
+                    let rows = slabs.map(|slabs| self.file_rows(&self.actual(slabs)));
+                    let room = rows.map(|rows| share.place(&rows, self.group()).1.room).max();
+                    Some(room.unwrap_or(0))
+                }
+            }
+        };
+        sinks.iter().enumerate().map(room).collect()
+    }
+
+    /// Returns the number of the group of this member.
+    pub(super) fn group(&self) -> usize {
+        self.group_of(self.ranks().0)
+    }
+
+    /// Returns the same pass, as the first member of a group has it.
+    fn as_group(&self, group: usize) -> Pass<'_> {
+        let member = |columns: &Columns| columns.groups().members(group).start;
+        let team = self.team.map(|(columns, _)| (columns, member(columns)));
+        Pass { team, own: self.own.clone(), ..*self }
+    }
+
+    /// Borrows the memory of the host for the groups of several members, if there are any. All
+    /// members of a host have the same.
+    ///
+    /// # Collective
+    /// The members of a host call it.
+    pub(super) fn group_memory(
+        &self,
+        sinks: &[Sink],
+        (band, bands): (usize, &Bands),
+        me: &mut Member,
+    ) -> Result<Option<(Shared<AtomicU64>, GroupMemory)>> {
+        let Some((columns, _)) = self.team else { return Ok(None) };
+        let (groups, own) = (columns.groups(), self.group());
+        let slot = |group: usize| {
+            let of = self.as_group(group);
+            let (incoming, outgoing) =
+                (of.incoming_rooms(band), of.outgoing_rooms(sinks, band, bands));
+            incoming.into_iter().chain(outgoing).map(aligned).sum::<usize>()
+        };
+        let shared: Vec<usize> =
+            groups.beside(own).filter(|&group| !groups.is_alone(group)).collect();
+        let bytes =
+            |groups: &[usize]| groups.iter().map(|&g| bands.flight * slot(g)).sum::<usize>();
+        if bytes(&shared) == 0 {
+            return Ok(None);
+        }
+        let words = (bytes(&shared) + ALIGN).div_ceil(size_of::<AtomicU64>());
+        let memory: Shared<AtomicU64> = me.borrow(words).map_err(RunError::Space)?;
+        let base = memory.as_ptr().cast_mut().cast::<u8>();
+        // The same in all processes of the host: each maps the memory to a page boundary.
+        let lead = base.addr().next_multiple_of(ALIGN) - base.addr();
+        let before: Vec<usize> = shared.iter().copied().filter(|&group| group < own).collect();
+        let first = base.wrapping_add(lead + bytes(&before));
+        Ok(Some((memory, GroupMemory { first, slot: slot(own) })))
+    }
+
+    /// Returns the buffers for what comes in with a band, in a slot.
+    pub(super) fn panel(
+        &self,
+        (slot, band): (usize, usize),
+        memory: Option<&GroupMemory>,
+    ) -> Result<Panel> {
+        let rooms = self.incoming_rooms(band);
+        let buffers = match memory {
+            Some(memory) => memory.rooms(slot, 0, &rooms),
+            None => self.own_rooms(&rooms)?,
+        };
+        Ok(Panel { buffers })
+    }
+
+    /// Returns the buffers for the final slabs of a band of each field, in a slot. `bands` are those
+    /// of the last engine.
+    pub(super) fn outgoing(
+        &self,
+        sinks: &[Sink],
+        (slot, band): (usize, usize),
+        bands: &Bands,
+        memory: Option<&GroupMemory>,
+    ) -> Result<Panel> {
+        let rooms = self.outgoing_rooms(sinks, band, bands);
+        let before = || self.incoming_rooms(band).into_iter().map(aligned).sum();
+        let buffers = match memory {
+            Some(memory) => memory.rooms(slot, before(), &rooms),
+            None => self.own_rooms(&rooms)?,
+        };
+        Ok(Panel { buffers })
+    }
+
+    fn own_rooms(&self, rooms: &[Option<usize>]) -> Result<Vec<Option<Room>>> {
+        let own = |room: &Option<usize>| {
+            room.map(|room| self.buffers.take(room).map(Room::Own)).transpose()
+        };
+        rooms.iter().map(own).collect()
     }
 
     /// Returns where a panel has some slabs of its arrays, along the direction.
@@ -222,7 +429,7 @@ impl Pass<'_> {
     fn place_of(
         &self,
         array: usize,
-        buffer: &Option<IoBuffer>,
+        buffer: &Option<Room>,
         kind: PanelKind<'_>,
         slabs: &Range<usize>,
     ) -> Slabs {
@@ -236,9 +443,9 @@ impl Pass<'_> {
                 (_, Source::File(..)) => unreachable!("what comes from a file has a buffer"),
             };
         };
-        let (first, rows) = (buffer.as_ptr().cast_mut(), self.dims[1] as u64);
+        let (first, rows) = (buffer.as_ptr(), self.dims[1] as u64);
         let anywhere = || {
-            let part = self.read_bytes(array);
+            let part = self.own_bytes(array);
             let flat = self.dims[1] == 1;
             let pitch = if flat { part.end - part.start } else { part.end / rows };
             (first.wrapping_sub(part.start as usize), pitch as usize)
@@ -251,8 +458,8 @@ impl Pass<'_> {
                 (start, if self.dims[1] == 1 { at.pitch } else { self.row_bytes(array) })
             }
             (PanelKind::Outgoing(outgoing), _, team) => match (&outgoing[array], team) {
-                (Outgoing::Columns(share), Some((_, rank))) => {
-                    let (columns, place) = share.place(&self.file_rows(slabs), rank);
+                (Outgoing::Columns(share), Some(_)) => {
+                    let (columns, place) = share.place(&self.file_rows(slabs), self.group());
                     let start = first.wrapping_add(place.lead);
                     (start.wrapping_sub(columns.start as usize), place.pitch)
                 }
@@ -275,7 +482,7 @@ impl Pass<'_> {
     /// Reads the slabs of a band.
     pub(super) fn read(
         &self,
-        panel: &mut Panel,
+        panel: &Panel,
         queue: &mut IoQueue,
         slabs: Range<usize>,
     ) -> Result<()> {
@@ -285,14 +492,16 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         let (mut reads, mut bytes) = (Vec::new(), 0);
-        for (array, buffer) in panel.buffers.iter_mut().enumerate() {
+        for (array, buffer) in panel.buffers.iter().enumerate() {
             let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {
                 continue;
             };
             let (part, wanted) = (self.read_bytes(array), self.wide(&slabs));
             bytes += slabs.len() as u64 * (part.end - part.start);
             let rows = self.file_slabs(array, *start);
-            rows.read(file, wanted, part, buffer.as_mut_slice(), &mut reads)?;
+            // SAFETY: the task that reads holds the panel exclusively, in the order of all members.
+            let into = unsafe { buffer.all_mut() };
+            rows.read(file, wanted, part, into, &mut reads)?;
         }
         timed(&self.spent.read_ns, || queue.read(&mut reads))?;
         self.spent.read.fetch_add(bytes, Relaxed);
@@ -332,36 +541,36 @@ impl Pass<'_> {
         (slabs.start * self.dims[1]) as u64..(slabs.end * self.dims[1]) as u64
     }
 
-    /// Returns buffers for the final slabs of a band of each field. `bands` are those of the
-    /// last engine.
-    pub(super) fn outgoing(&self, sinks: &[Sink], band: usize, bands: &Bands) -> Result<Panel> {
-        let room = |(field, sink): (usize, &Sink)| {
-            let bytes = band * self.slab_bytes(field);
-            match sink {
-                Sink::Memory(_) => None,
-                Sink::Down(down) => {
-                    let file = down.writer.file();
-                    Some(file.room(0, bytes) + 2 * file.alignment())
-                }
-                Sink::Up(..) => Some(bytes),
-                Sink::Columns(_, share) => {
-                    let rank = self.team.map_or(0, |(_, rank)| rank);
-                    let slabs = (0..bands.count()).map(|band| bands.slabs_out(band));
-                    let rows = slabs.map(|slabs| self.file_rows(&self.actual(slabs)));
-                    let room = rows.map(|rows| share.place(&rows, rank).1.room).max();
-                    Some(room.unwrap_or(0))
+    /// Adds the final slabs of a band, of the columns of this member, to the sums of the fields.
+    pub(super) fn sum_out(
+        &self,
+        out: &Panel,
+        sums: &mut [SlabSums],
+        outgoing: &[Outgoing],
+        slabs: Range<usize>,
+    ) -> Result<()> {
+        if slabs.is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        let slabs = self.actual(slabs);
+        let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
+        let own = clip(slabs.start)..clip(slabs.end);
+        timed(&self.spent.check_ns, || {
+            for (field, (buffer, sums)) in out.buffers.iter().zip(sums).enumerate() {
+                let place = self.place_of(field, buffer, PanelKind::Outgoing(outgoing), &slabs);
+                if let Some(buffer) = buffer {
+                    self.sum(sums, field, (buffer, &place), own.clone());
                 }
             }
-        };
-        let rooms = sinks.iter().enumerate().map(room);
-        let buffers = rooms.map(|room| room.map(|room| self.buffers.take(room)).transpose());
-        Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
+        });
+        Ok(())
     }
 
     /// Writes the final slabs of a band.
     pub(super) fn write(
         &self,
-        out: &mut Panel,
+        out: &Panel,
         writers: &mut Writers,
         outgoing: &[Outgoing],
         slabs: Range<usize>,
@@ -372,23 +581,20 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         let mut bytes = 0;
-        let Writers { sinks, sums: all_sums, queue } = writers;
-        for (field, (buffer, sink)) in out.buffers.iter_mut().zip(sinks).enumerate() {
+        let Writers { sinks, queue } = writers;
+        for (field, (buffer, sink)) in out.buffers.iter().zip(sinks).enumerate() {
             let place = self.place_of(field, buffer, PanelKind::Outgoing(outgoing), &slabs);
             let Some(buffer) = buffer else { continue };
             let slab = self.slab_bytes(field);
-            if let Some(sums) = all_sums.get_mut(field) {
-                let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
-                let own = clip(slabs.start)..clip(slabs.end);
-                timed(&self.spent.check_ns, || self.sum(sums, field, (buffer, &place), own));
-            }
+            // SAFETY: the task that writes holds the final slabs of all members of the group
+            // exclusively, in the order of all members.
+            let buffer = unsafe { buffer.all_mut() };
             let (skipped, len) = (slabs.start * slab, slabs.len() * slab);
             bytes += timed(&self.spent.write_ns, || match sink {
                 Sink::Memory(_) => Ok(0),
                 Sink::Down(down) => {
                     let lead = place.start.addr() - buffer.as_ptr().addr();
-                    let buffer = (buffer.as_mut_slice(), lead);
-                    down.write(queue, buffer, (skipped, len))
+                    down.write(queue, (buffer, lead), (skipped, len))
                 }
                 Sink::Up(file, path, start) => {
                     let failed = |source| syncline_store::Error::File {
@@ -396,15 +602,15 @@ impl Pass<'_> {
                         path: path.clone(),
                         source,
                     };
-                    file.write_all_at(&buffer.as_slice()[..len], *start + skipped as u64)
-                        .map_err(failed)?;
+                    file.write_all_at(&buffer[..len], *start + skipped as u64).map_err(failed)?;
                     Ok(len as u64)
                 }
-                Sink::Columns(writer, share) => {
-                    let (rows, rank) = (self.file_rows(&slabs), writer.host());
-                    let own = rows.clone().map(|row| share.columns(row, rank));
+                Sink::Columns(None, _) => unreachable!("one member of a group writes"),
+                Sink::Columns(Some(writer), share) => {
+                    let (rows, group) = (self.file_rows(&slabs), writer.host());
+                    let own = rows.clone().map(|row| share.columns(row, group));
                     let bytes = own.map(|own| own.end - own.start).sum();
-                    writer.write(queue, buffer.as_mut_slice(), rows)?;
+                    writer.write(queue, buffer, rows)?;
                     Ok::<_, Error>(bytes)
                 }
             })?;
@@ -420,9 +626,9 @@ impl Pass<'_> {
         let buffer = |(array, source): (usize, &Source<'_>)| match source {
             Source::Memory(_) if array >= fields => Ok(None),
             _ => {
-                let part = self.read_bytes(array);
+                let part = self.own_bytes(array);
                 let slab = (part.end - part.start) as usize;
-                self.buffers.take(band * slab).map(Some)
+                self.buffers.take(band * slab).map(|buffer| Some(Room::Own(buffer)))
             }
         };
         let buffers = self.sources.iter().enumerate().map(buffer);
@@ -511,34 +717,31 @@ impl Pass<'_> {
 /// The files of all fields that are written.
 pub(super) struct Writers {
     pub(super) sinks: Vec<Sink>,
-    /// The sums of what is written, if they are wanted.
-    pub(super) sums: Vec<SlabSums>,
     pub(super) queue: IoQueue,
 }
 
 impl Writers {
-    /// Writes what is left, and returns the sums. The data of files that all members write are not
-    /// synced.
-    pub(super) fn finish(mut self) -> Result<Vec<SlabSums>> {
+    /// Writes what is left. The data of files that all members write are not synced.
+    pub(super) fn finish(mut self) -> Result<()> {
         for sink in self.sinks {
             match sink {
                 Sink::Down(down) => drop(down.writer.finish()?),
-                Sink::Columns(writer, _) => drop(writer.finish(&mut self.queue)?),
-                Sink::Memory(_) | Sink::Up(..) => {}
+                Sink::Columns(Some(writer), _) => drop(writer.finish(&mut self.queue)?),
+                Sink::Columns(None, _) | Sink::Memory(_) | Sink::Up(..) => {}
             }
         }
-        Ok(self.sums)
+        Ok(())
     }
 
-    /// Puts the parts of blocks that other members write into messages: each for a field and a
-    /// member.
+    /// Puts the parts of blocks that other groups write into messages: each for a field and a
+    /// group.
     pub(super) fn give_edges<'m>(
         &mut self,
         messages: impl Iterator<Item = ((usize, usize), &'m mut [u8])>,
     ) {
         let mut given = BTreeMap::new();
         for (field, sink) in self.sinks.iter_mut().enumerate() {
-            if let Sink::Columns(writer, _) = sink {
+            if let Sink::Columns(Some(writer), _) = sink {
                 given.extend(writer.take_edges().map(|(to, edge)| ((field, to), edge)));
             }
         }
@@ -549,7 +752,7 @@ impl Writers {
         }
     }
 
-    /// Takes the parts of blocks that other members have given, each of a field, and writes the
+    /// Takes the parts of blocks that other groups have given, each of a field, and writes the
     /// blocks that they complete.
     pub(super) fn take_edges<'m>(
         &mut self,
@@ -557,7 +760,7 @@ impl Writers {
     ) -> Result<()> {
         for (field, message) in messages {
             let len = message[..8].try_into().map_or(0, u64::from_le_bytes) as usize;
-            if let (Some(Sink::Columns(writer, _)), 1..) = (self.sinks.get_mut(field), len) {
+            if let (Some(Sink::Columns(Some(writer), _)), 1..) = (self.sinks.get_mut(field), len) {
                 writer.accept(&message[8..8 + len])?;
                 writer.flush(&mut self.queue)?;
             }

@@ -70,8 +70,13 @@ impl Run<'_> {
                 if let Some((columns, rank)) = &self.columns {
                     let file = DirectFile::of(file, path, true)?;
                     let share = Arc::new(self.file_share(input, columns, &file)?);
-                    let writer = ColumnWriter::new(file, share.clone(), *rank)?;
-                    return Ok(Sink::Columns(Box::new(writer), share));
+                    let groups = columns.groups();
+                    let group = groups.group(*rank);
+                    let writer = match groups.writer(group) == *rank {
+                        true => Some(Box::new(ColumnWriter::new(file, share.clone(), group)?)),
+                        false => None,
+                    };
+                    return Ok(Sink::Columns(writer, share));
                 }
                 if up {
                     let failed = |source| failed("open", path, source);
@@ -122,7 +127,7 @@ impl Run<'_> {
         pass.run(&engines, sinks, sums, me.filter(|_| self.columns.is_some()))
     }
 
-    /// Returns the division of a file among the members by columns.
+    /// Returns the division of a file among the groups of members by columns.
     fn file_share(
         &self,
         input: &Input<'_>,
@@ -132,12 +137,13 @@ impl Run<'_> {
         let ([slabs, rows, cols], bytes) = (self.dims(), input.element().bytes());
         let (header, _) = input.file(self.npy);
         let block = FileShare::best_block(file).max(self.share.block as usize);
-        let (members, columns) = (columns.members(), columns.clone());
-        let cut = move |row: u64, member: usize| {
+        let (groups, columns) = (columns.groups().count(), columns.clone());
+        let cut = move |row: u64, group: usize| {
+            let member = columns.groups().members(group).start;
             (columns.own(member, row as usize % rows).start * bytes) as u64
         };
         let sizes = ((slabs * rows) as u64, (cols * bytes) as u64);
-        Ok(FileShare::new(&header, sizes, members, block, cut)?)
+        Ok(FileShare::new(&header, sizes, groups, block, cut)?)
     }
 }
 

@@ -8,7 +8,8 @@
 //! | depth  | as given, or the one with the least estimated time of a whole run                  |
 //! | band   | as many slabs as, with those of all levels, fit a core's cache                     |
 //! | piece  | as many positions as fit, but enough for the loops of a program                    |
-//! | flight | the threads plus one, or plus two if an array is on file                           |
+//! | flight | the threads plus one, or plus two if an array is on file: those of all members     |
+//! |        | that share it                                                                      |
 //!
 //! # The time
 //! A pass takes the greater of the disk's time, for the bytes that it reads and writes, and the
@@ -84,6 +85,9 @@ pub(crate) struct Question<'q> {
     pub(crate) dims: [usize; 3],
     /// The number of members that share the columns.
     pub(crate) members: usize,
+    /// The number of members that share what comes in and the final slabs, at most. Each follows
+    /// the one before it by a band.
+    pub(crate) together: usize,
     /// The types of all arrays, and whether they are on file.
     pub(crate) elements: &'q [ElementType],
     pub(crate) on_file: &'q [bool],
@@ -112,7 +116,7 @@ impl Question<'_> {
     /// Returns the number of bands that are worth having in memory at once.
     fn full_flight(&self) -> usize {
         let disk = self.result_on_file || self.on_file.iter().any(|on_file| *on_file);
-        self.threads + if disk { 2 } else { 1 }
+        if disk { self.threads * self.together + 2 } else { self.threads + 1 }
     }
 
     /// Returns the number of bands in memory at once: not more than there are.

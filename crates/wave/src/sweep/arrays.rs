@@ -222,6 +222,7 @@ impl Sweep<Described> {
         let plan = Question {
             rule,
             members: 1,
+            together: 1,
             dims: three(inputs[0].dims()),
             elements: &elements,
             on_file: &on_file,

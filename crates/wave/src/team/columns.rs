@@ -21,6 +21,8 @@
 
 use std::ops::Range;
 
+use super::groups::Groups;
+
 /// The columns of all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
@@ -33,6 +35,8 @@ pub(crate) struct Columns {
     lean: usize,
     /// The greatest number of columns beyond its own that a member reads.
     margin: usize,
+    /// The members that share the rows of files.
+    groups: Groups,
 }
 
 impl Columns {
@@ -61,7 +65,24 @@ impl Columns {
             low
         };
         let cuts = (0..members).map(cut).chain([end]).collect();
-        Columns { rows, cols, cuts, lean, margin }
+        let groups = Groups::alone(members);
+        Columns { rows, cols, cuts, lean, margin, groups }
+    }
+
+    /// Returns the same columns, of members in these groups.
+    pub(crate) fn grouped(self, groups: Groups) -> Self {
+        Columns { groups, ..self }
+    }
+
+    /// Returns the groups of the members.
+    pub(crate) const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Returns the columns that the members of a group have or read in any row.
+    pub(crate) fn of_group(&self, group: usize) -> Range<usize> {
+        let members = self.groups.members(group).map(|member| self.all(member));
+        members.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default()
     }
 
     /// Returns the number of members.

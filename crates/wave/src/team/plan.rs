@@ -19,6 +19,7 @@ use crate::run::plan::{ArrayPlan, Question};
 use crate::streamed::team::all;
 use crate::streamed::{cache_bytes, rate_of};
 use crate::team::columns::Columns;
+use crate::team::groups::Groups;
 use crate::team::share::Share;
 use crate::{Error, Result};
 
@@ -93,7 +94,8 @@ impl OnTeam<'_> {
         let of = (dims, me.size());
         let threads = given.threads_of_all[0];
         let question = self.question(&given, to_files, of, u64::MAX, threads);
-        let question = Question { copied, ..question };
+        let together = if to_files { Groups::of(me).largest() } else { 1 };
+        let question = Question { copied, together, ..question };
         let plan = question.answer().map(|plan| {
             let columns = question.columns(plan.depth as usize, plan.band);
             (plan, columns.unwrap_or_else(|| unreachable!("the plan has columns")))
@@ -154,6 +156,7 @@ impl OnTeam<'_> {
             rule: self.kernel.rule(),
             dims,
             members,
+            together: 1,
             elements: &given.elements,
             on_file: &given.on_file,
             result_on_file: to_files,

@@ -244,6 +244,7 @@ fn random_bands(cases: std::ops::Range<u64>) {
             rule,
             dims: three(&dims),
             members,
+            together: 1,
             elements: &elements,
             on_file: &vec![false; elements.len()],
             result_on_file: false,

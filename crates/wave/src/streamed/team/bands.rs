@@ -9,7 +9,6 @@
 use syncline_fabric::Member;
 use syncline_store::Shape;
 
-use super::group::Groups;
 use super::link::{self, Link};
 use super::plan::{answer_with, narrow};
 use crate::lanes::Lanes;
@@ -17,6 +16,7 @@ use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
 use crate::strip::cut::Cuts;
 use crate::strip::tile::Chain;
+use crate::team::groups::Groups;
 use crate::{Error, Result, Stencil};
 
 /// The number of arrays: the field, five coefficients, and all of them on file.

@@ -23,10 +23,10 @@
 //! G. Cohen, G. J. Olsder and J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992. The table
 //! has the cycles that are the longest in practice.
 
-use super::group::Groups;
 use super::link::Link;
 use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::cut::Cuts;
+use crate::team::groups::Groups;
 
 /// The nanoseconds of a panel beside those of its bytes, for the requests to read and to write it
 /// and for the tasks of its band.

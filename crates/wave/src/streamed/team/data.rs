@@ -24,7 +24,6 @@ use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare, UnitSu
 use syncline_store::direct_io::{IoBuffer, IoQueue, Method};
 use syncline_sync::space::Array;
 
-use super::group::Groups;
 use super::sums::Between;
 use super::whole;
 use crate::Result;
@@ -34,6 +33,7 @@ use crate::strip::cut::{Cuts, Share};
 use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
 use crate::strip::tile::Chain;
+use crate::team::groups::Groups;
 
 /// The alignment of buffers: that of direct I/O, and a page on most hosts.
 const ALIGN: usize = 4096;

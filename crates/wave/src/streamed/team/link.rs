@@ -26,8 +26,8 @@ use syncline_fabric::Member;
 use syncline_overlay::run::ReadyOrder;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 
-use super::group::Groups;
 use crate::Result;
+use crate::team::groups::Groups;
 
 /// The rounds that are timed.
 const ROUNDS: u64 = 5;

@@ -21,7 +21,6 @@ use syncline_fabric::Member;
 use syncline_store::Shape;
 
 use super::costs::Costs;
-use super::group::Groups;
 use super::link::Link;
 use super::sums::most_bytes;
 use crate::lanes::Lanes;
@@ -29,6 +28,7 @@ use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
 use crate::strip::cut::Cuts;
 use crate::strip::tile::Chain;
+use crate::team::groups::Groups;
 use crate::{Error, Result};
 
 /// The pieces of a member's share of a band, if it is wide enough.

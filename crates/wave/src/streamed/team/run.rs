@@ -16,7 +16,6 @@ use syncline_store::{Layout, Matrix};
 use syncline_trace::{Activity, span};
 
 use super::data::{Buffers, Memory, Output, PassLayout, Sizes};
-use super::group::Groups;
 use super::pass::{Again, Own, Pass};
 use super::same::{arguments, same};
 use super::sums::Between;
@@ -36,6 +35,7 @@ use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::Chain;
 use crate::sweep::matrices::{identity, taken};
 use crate::sweep::{Settings, SweepPlan, SweepReport};
+use crate::team::groups::Groups;
 use crate::{Error, Result, facts};
 
 /// The first word of a sweep. Another collective call begins with another word, but by chance.

@@ -49,7 +49,8 @@ pub(crate) struct Job<'j> {
 }
 
 /// The values that a piece takes over and gives away at the cuts between members of a team, before
-/// and after this member in the order of the direction. [`cut`](crate::engines::ordered) says what they are.
+/// and after this member in the order of the direction. [`cut`](crate::engines::ordered) says what
+/// they are.
 #[derive(Default)]
 pub(crate) struct Crossing<'c> {
     pub(crate) from_before: Option<&'c [u8]>,

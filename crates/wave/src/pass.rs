@@ -5,16 +5,17 @@
 //! these locations, exclusively (X) or inclusively (I); `ahead` is 0 for explicit rules and 1 for
 //! all others:
 //!
-//! | task       | reader | panel | sums n | rows out | cell (r, c) | cell (r - 1, c + ahead) | writer |
-//! |------------|--------|-------|--------|----------|-------------|-------------------------|--------|
-//! | read r     | X      | X     |        |          |             |                         |        |
-//! | check n, r |        | I     | X      |          |             |                         |        |
-//! | piece r, c |        | I     |        | X        | X           | I                       |        |
-//! | write r    |        |       |        | X        |             |                         | X      |
+//! | task       | reader | panel | sums n | rows out | cell (r, c) | (r - 1, c + ahead) | writer |
+//! |------------|--------|-------|--------|----------|-------------|--------------------|--------|
+//! | read r     | X      | X     |        |          |             |                    |        |
+//! | check n, r |        | I     | X      |          |             |                    |        |
+//! | piece r, c |        | I     |        | X        | X           | I                  |        |
+//! | sum r      |        |       | X      | I        |             |                    |        |
+//! | write r    |        |       |        | X        |             |                    | X      |
 //!
 //! So the workers follow one another down the field, each on its own band. A panel has the slabs of
-//! a band of all arrays on file; arrays in memory are accessed where they are. The sums of array `n`
-//! are taken, or compared with those of the pass that wrote it, beside the pieces that read it.
+//! a band of all arrays on file; arrays in memory are accessed where they are. The sums of array
+//! `n` are taken, or compared with those of the pass that wrote it, beside the pieces that read it.
 //! Reads run ahead as far as there are slots. All order is in the queues of the locations, which
 //! are set up once, in program order.
 //!
@@ -580,8 +581,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the fields and groups that give parts of blocks to others, which write them, with the
-    /// greatest number of bytes for a band.
+    /// Returns the fields and groups that give parts of blocks to others, which write them, with
+    /// the greatest number of bytes for a band.
     fn edges(&self, sinks: &[Sink], bands: &Bands) -> Vec<(usize, usize, usize, usize)> {
         let (groups, mut most) = (self.groups(), BTreeMap::new());
         for (field, sink) in sinks.iter().enumerate() {

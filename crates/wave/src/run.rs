@@ -4,8 +4,8 @@
 //! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into
 //! memory changes its result in place where it can. A run of several passes into files writes
 //! [`Generations`] of all fields in turn and commits each, with the sums of its slabs. The next
-//! pass checks what it reads against them ([`keep`](crate::run::keep)). A run of one pass writes files
-//! without names.
+//! pass checks what it reads against them ([`keep`](crate::run::keep)). A run of one pass writes
+//! files without names.
 //!
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.
@@ -420,7 +420,7 @@ impl Done {
         Done { iterations, residuals: made.residuals.clone(), converged, passes: 0 }
     }
 
-    /// Returns the report of a run on so many threads.
+    /// Returns the report of a run by this number of threads.
     pub(crate) fn report(
         self,
         plan: SweepPlan,
@@ -499,8 +499,8 @@ impl Done {
     }
 }
 
-/// Returns what compares the sums of the fields that a pass reads with those of the last generation,
-/// if there is one.
+/// Returns what compares the sums of the fields that a pass reads with those of the last
+/// generation, if there is one.
 fn expected_of(output: &Output) -> Option<Box<Expected<'_>>> {
     let Output::Generations(generations) = output else { return None };
     let checksums = generations.progress().map_or(0, |last| last.checksums.len());

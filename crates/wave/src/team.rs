@@ -15,7 +15,7 @@
 //! |----------|----------------------------|-----------------------------------------------------|
 //! | explicit | slabs ([`share`])          | nothing travels: members compute beyond their share |
 //! | ordered  | columns ([`columns`])      | the values at the cuts travel, band by band: see    |
-//! |          |                            | [`ordered::cut`](crate::engines::ordered)                    |
+//! |          |                            | [`cut`](crate::engines::ordered)                    |
 //!
 //! | the result is  | exchange                                                                |
 //! |----------------|-------------------------------------------------------------------------|

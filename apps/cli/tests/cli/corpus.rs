@@ -3,8 +3,8 @@
 //!
 //! Other tests compare a result with the plain loop of the same build, so a change of both goes
 //! unnoticed there. `corpus.txt` has one line for each sweep: its name, and the checksum of the
-//! files that it writes. With `SYNCLINE_CORPUS=write` the test writes that file instead of comparing
-//! with it. Only a sweep that is new may change it.
+//! files that it writes. With `SYNCLINE_CORPUS=write` the test writes that file instead of
+//! comparing with it. Only a sweep that is new may change it.
 //!
 //! A result does not depend on the instructions of the machine, nor on the number of threads.
 

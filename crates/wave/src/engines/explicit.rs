@@ -2,9 +2,9 @@
 //!
 //! # Contract
 //! A *slab* is what one position of the first axis holds: a row of a field of two dimensions, a
-//! plane of one of three. [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass over
-//! the slabs of one band, within a range of the *tiled* axis: columns in two dimensions, rows in
-//! three.
+//! plane of one of three. [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass
+//! over the slabs of one band, within a range of the *tiled* axis: columns in two dimensions, rows
+//! in three.
 //!
 //! ```text
 //!            tiled axis ->             With every level a piece moves to the left by the reach of
@@ -37,8 +37,8 @@
 //!
 //! # Costs
 //! Per value and pass a copy into the ring; per value and level the loads and stores of the program
-//! ([`program`](crate::rule::program)). With tiles that fit the second-level cache, memory is read and
-//! written once per pass.
+//! ([`program`](crate::rule::program)). With tiles that fit the second-level cache, memory is read
+//! and written once per pass.
 //!
 //! # Source
 //! Time skewing: D. Wonnacott, IJPP 2002. Storing a level at a distance from the one before, in one

@@ -2,9 +2,9 @@
 //! side.
 //!
 //! # Contract
-//! [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass over one band of slabs, within
-//! a range of positions. All levels have one direction. Rows and columns are counted along it, so
-//! that every sweep goes down and to the right here.
+//! [`piece`](engine::Worker::piece) runs the iterations (*levels*) of a pass over one band of
+//! slabs, within a range of positions. All levels have one direction. Rows and columns are counted
+//! along it, so that every sweep goes down and to the right here.
 //!
 //! # The window
 //! The values are in rings of rows, in place. A piece moves a *window* of some rows along them. The
@@ -344,7 +344,8 @@ impl<'r> Ordered<'r> {
     /// Copies the coefficients of the final slabs, for an engine that continues.
     ///
     /// # Safety
-    /// The conditions of [`engine::Worker::piece`] must hold, and this is the last piece of the band.
+    /// The conditions of [`engine::Worker::piece`] must hold, and this is the last piece of the
+    /// band.
     unsafe fn pass_on(&self, job: &Job<'_>) {
         let g = &self.geometry;
         for (array, slabs) in job.slabs_out.iter().enumerate().skip(self.rule.fields) {
@@ -504,8 +505,8 @@ impl<'r> Ordered<'r> {
     /// Runs a level of a piece over the planes of three dimensions.
     ///
     /// # Safety
-    /// The conditions of [`engine::Worker::piece`] must hold, what comes in was brought in, and all levels
-    /// before have been run.
+    /// The conditions of [`engine::Worker::piece`] must hold, what comes in was brought in, and all
+    /// levels before have been run.
     unsafe fn level(
         &self,
         worker: &mut Worker<'_>,

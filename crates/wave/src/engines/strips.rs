@@ -1,8 +1,8 @@
 //! Strips: ordered kernels of one real type in two dimensions, with rows side by side in a vector.
 //!
 //! # Contract
-//! As for [`Worker::piece`]. A kernel updates one field down and to the right, reads neighbours that
-//! touch the point, and coefficients at the point; edges stay. The arrays are of one type.
+//! As for [`Worker::piece`]. A kernel updates one field down and to the right, reads neighbours
+//! that touch the point, and coefficients at the point; edges stay. The arrays are of one type.
 //!
 //! ```text
 //!   slabs in             ring of strips                          slabs out
@@ -17,8 +17,8 @@
 //! above the first strip.
 //!
 //! # Costs
-//! Per element and pass one transposition in and one out. The ring has `band + levels` strips of all
-//! arrays, and is kept from pass to pass.
+//! Per element and pass one transposition in and one out. The ring has `band + levels` strips of
+//! all arrays, and is kept from pass to pass.
 //!
 //! # Source
 //! Time skewing and skewed vectors: see [`strip`](crate::strip).

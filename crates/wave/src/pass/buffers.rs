@@ -1,10 +1,10 @@
 //! The buffers that the passes of a run use one after the other.
 //!
 //! # Contract
-//! Memory is taken when it is first touched, a page at a time, which takes a tenth of the time that a
-//! disk needs to fill it. So a pass gives its buffers back, and the next one takes those that are
-//! long enough. What does not fit the next pass is freed before that gets new memory, so a run never
-//! has more than its plan says.
+//! Memory is taken when it is first touched, a page at a time, which takes a tenth of the time that
+//! a disk needs to fill it. So a pass gives its buffers back, and the next one takes those that are
+//! long enough. What does not fit the next pass is freed before that gets new memory, so a run
+//! never has more than its plan says.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! [`pass`] does what [`Pass::run`](super::Pass::run) does with one engine and data in memory: the
-//! same pieces of the same bands. But all ordering is in one counter of finished pieces per band, as
-//! a hand-written implementation of this one pipeline would have it:
+//! same pieces of the same bands. But all ordering is in one counter of finished pieces per band,
+//! as a hand-written implementation of this one pipeline would have it:
 //!
 //! ```text
 //! band p, piece c, waits for       counter[p - 1] >= c + 1 + ahead (or all pieces)

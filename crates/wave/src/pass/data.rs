@@ -45,8 +45,8 @@ pub(crate) enum Sink {
     /// A file that is written from the last slab to the first, and the byte at which its elements
     /// begin.
     Up(File, PathBuf, u64),
-    /// The columns of the group of this member in a file that all groups write, in either order. One
-    /// member of a group writes.
+    /// The columns of the group of this member in a file that all groups write, in either order.
+    /// One member of a group writes.
     Columns(Option<Box<ColumnWriter>>, Arc<FileShare>),
 }
 
@@ -104,8 +104,8 @@ impl Down {
     }
 }
 
-/// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array. Where
-/// they are in a buffer follows from the band: see [`Pass::place`].
+/// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array.
+/// Where they are in a buffer follows from the band: see [`Pass::place`].
 #[derive(Default)]
 pub(super) struct Panel {
     buffers: Vec<Option<Room>>,
@@ -144,8 +144,8 @@ impl Room {
     /// No thread of any process writes these bytes meanwhile.
     unsafe fn part(&self, bytes: Range<usize>) -> &[u8] {
         assert!(bytes.start <= bytes.end && bytes.end <= self.len());
-        // SAFETY: the bytes are in the buffer, which outlives the pass, and are initialised, as they
-        // were zero at first; the caller excludes writes.
+        // SAFETY: the bytes are in the buffer, which outlives the pass, and are initialised, as
+        // they were zero at first; the caller excludes writes.
         unsafe { std::slice::from_raw_parts(self.as_ptr().add(bytes.start), bytes.len()) }
     }
 
@@ -155,8 +155,8 @@ impl Room {
     /// No other thread of any process accesses the buffer meanwhile.
     #[expect(clippy::mut_from_ref, reason = "the caller excludes other accesses")]
     unsafe fn all_mut(&self) -> &mut [u8] {
-        // SAFETY: as in `part`, and the memory may be written through a pointer; the caller excludes
-        // other accesses.
+        // SAFETY: as in `part`, and the memory may be written through a pointer; the caller
+        // excludes other accesses.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
     }
 }
@@ -387,8 +387,8 @@ impl Pass<'_> {
         Ok(Panel { buffers })
     }
 
-    /// Returns the buffers for the final slabs of a band of each field, in a slot. `bands` are those
-    /// of the last engine.
+    /// Returns the buffers for the final slabs of a band of each field, in a slot. `bands` are
+    /// those of the last engine.
     pub(super) fn outgoing(
         &self,
         sinks: &[Sink],

@@ -230,9 +230,9 @@ impl Ordered<'_> {
     /// member to their places.
     ///
     /// # Safety
-    /// The conditions of [`Worker::piece`](crate::engine::Worker::piece) must hold. This is the first piece
-    /// of the member in the band for values from the member before, and the last one for those from
-    /// the member after.
+    /// The conditions of [`Worker::piece`](crate::engine::Worker::piece) must hold. This is the
+    /// first piece of the member in the band for values from the member before, and the last one
+    /// for those from the member after.
     pub(super) unsafe fn take(&self, job: &Job<'_>, crossing: &Crossing<'_>) {
         let (Some(part), g) = (&self.part, &self.geometry) else { return };
         let nth = part.nth(part.member);
@@ -259,9 +259,9 @@ impl Ordered<'_> {
     /// Puts what crosses the cuts of the member into the messages.
     ///
     /// # Safety
-    /// The conditions of [`Worker::piece`](crate::engine::Worker::piece) must hold. The last piece of the
-    /// member in the band has run for values to the member after, and the first one for those to
-    /// the member before.
+    /// The conditions of [`Worker::piece`](crate::engine::Worker::piece) must hold. The last piece
+    /// of the member in the band has run for values to the member after, and the first one for
+    /// those to the member before.
     pub(super) unsafe fn give(&self, job: &Job<'_>, crossing: &mut Crossing<'_>) {
         let (Some(part), g) = (&self.part, &self.geometry) else { return };
         let nth = part.nth(part.member);

@@ -13,8 +13,8 @@ use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
 use crate::strip::Ring;
 use crate::strip::fused::Extent;
+use crate::strip::inner::{self, Inner};
 use crate::strip::masked::Dummy;
-use crate::strip::tile::{self, Inner};
 use crate::{Result, Stencil, c_kernel::CKernel};
 
 /// A kernel as the executors see it. Every [`Update`] implements it.
@@ -35,10 +35,10 @@ pub(crate) trait Kernel<E: Real>: Sync {
     fn corners(&self) -> bool;
 
     /// Runs an innermost loop over four strips, and returns the greatest change: see
-    /// [`tile::strips`].
+    /// [`inner::strips`].
     ///
     /// # Safety
-    /// Those of [`tile::strips`].
+    /// Those of [`inner::strips`].
     unsafe fn strips(
         &self,
         lanes: Lanes,
@@ -94,7 +94,7 @@ impl<E: Real, U: Update> Kernel<E> for U {
         extent: Extent,
     ) -> f64 {
         // SAFETY: the conditions are those of this function, which the caller guarantees.
-        unsafe { tile::strips(lanes, inner, self, ring, dummy, extent) }
+        unsafe { inner::strips(lanes, inner, self, ring, dummy, extent) }
     }
 
     fn plain(&self, field: &mut [E], coefficients: &[Vec<E>], points: PlainPoints) {

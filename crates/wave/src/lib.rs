@@ -77,6 +77,7 @@ pub mod kernels;
 pub mod lanes;
 pub mod monitor;
 mod pass;
+mod plain;
 pub mod plan;
 pub mod reference;
 mod rule;

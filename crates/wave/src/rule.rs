@@ -226,6 +226,15 @@ impl Rule {
     }
 }
 
+/// Returns planes, rows and columns; of two dimensions rows, 1, columns.
+pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
+    match *dims {
+        [rows, cols] => [rows, 1, cols],
+        [planes, rows, cols] => [planes, rows, cols],
+        _ => [0; 3],
+    }
+}
+
 /// Returns the greater of a norm and a change; NaN is greater than any number.
 pub(crate) fn greater(norm: f64, change: f64) -> f64 {
     if norm.is_nan() || change <= norm { norm } else { change }

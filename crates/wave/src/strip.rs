@@ -45,6 +45,7 @@
 pub(crate) mod cut;
 pub(crate) mod fused;
 pub(crate) mod ghosts;
+pub(crate) mod inner;
 pub(crate) mod masked;
 pub(crate) mod pack;
 pub(crate) mod tile;
@@ -55,9 +56,7 @@ pub(crate) mod tests;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use syncline_store::{Element, Shape, direct_io::IoBuffer};
-
-use crate::Result;
+use syncline_store::{Element, Result, Shape, direct_io::IoBuffer};
 
 /// The number of strips that are updated together.
 pub(crate) const TOGETHER: usize = 4;

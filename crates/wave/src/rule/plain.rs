@@ -200,7 +200,7 @@ pub(crate) fn plain(
     coefficients: &[&Array],
     iterations: std::ops::Range<u64>,
 ) {
-    let dims = crate::run::fields::three(fields[0].dims());
+    let dims = super::three(fields[0].dims());
     let updated = rule.updated(dims);
     let arrays = fields.iter().chain(coefficients.iter().copied());
     let real = rule.real_of(arrays.map(Array::element));

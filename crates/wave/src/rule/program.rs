@@ -29,13 +29,12 @@
 
 use std::collections::HashMap;
 
-use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
+use syncline_store::{ElementType, Result};
 
 use super::loops::{Arithmetic, Instructions, Loop, Op, Then, find};
 use super::native::Native;
 use super::{Function, Rule};
-use crate::Result;
 use crate::described::graph::{ARGUMENTS, Binary, Id, Node, Read, Type};
 use crate::lanes::Lanes;
 

@@ -10,6 +10,7 @@ use syncline_store::generation::{Generations, InputId};
 use syncline_store::{ElementType, NewFile, Shape};
 
 use crate::Result;
+use crate::rule::three;
 use crate::run::Run;
 
 /// An array that a run reads.
@@ -85,15 +86,6 @@ pub(crate) enum Output {
     /// Two sets of files, or one for a run of one pass, to which other processes write as well. The
     /// passes write to them in turn; the last one written comes first.
     Shared(Vec<Vec<(File, PathBuf)>>),
-}
-
-/// Returns planes, rows and columns; of two dimensions rows, 1, columns.
-pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
-    match *dims {
-        [rows, cols] => [rows, 1, cols],
-        [planes, rows, cols] => [planes, rows, cols],
-        _ => [0; 3],
-    }
 }
 
 impl Run<'_> {

@@ -24,7 +24,7 @@ use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::array::Array;
 
 use crate::Result;
-use crate::run::fields::three;
+use crate::rule::three;
 
 /// The bytes of a chunk, unless one slab has more.
 const CHUNK: usize = 4 << 20;

@@ -7,15 +7,17 @@ mod top;
 
 use std::sync::Arc;
 
+use syncline_kernel::dynamic::{Dynamic, Kernel, PlainPoints};
+use syncline_kernel::rule::plain::plain;
 use syncline_store::array::Array;
 use syncline_store::{Grid, Layout, Matrix, convert, placement::Rect};
 
-use crate::dynamic::{Dynamic, Kernel, PlainPoints};
-pub use crate::plain::plain_sweep;
-use crate::rule::plain::plain;
 use crate::run::fields::Input;
 use crate::sweep::{Order, check_arrays as check};
 use crate::{Described, Error, Neighbour, PointKernel, Result, Stencil, lanes::Real};
+
+#[doc(inline)]
+pub use syncline_kernel::plain::plain_sweep;
 
 /// Runs iterations of the plain loop of a description over arrays in memory: what
 /// [`Sweep::run_arrays`](crate::Sweep::run_arrays) equals, bit for bit. It shares no code that

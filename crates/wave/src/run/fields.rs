@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use syncline_kernel::rule::three;
 use syncline_store::array::{Array, ArrayFile, header};
 use syncline_store::direct_io::{IoBuffer, IoQueue, Method, ReadRequest};
 use syncline_store::generation::{Generations, InputId};
 use syncline_store::{ElementType, NewFile, Shape};
 
 use crate::Result;
-use crate::rule::three;
 use crate::run::Run;
 
 /// An array that a run reads.

@@ -35,13 +35,14 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::dynamic::Kernel;
-use crate::lanes::dispatch::{Work, dispatch};
+use syncline_kernel::dynamic::Kernel;
+use syncline_kernel::lanes::dispatch::{Work, dispatch};
+use syncline_kernel::strip::fused::Extent;
+use syncline_kernel::strip::inner::Inner;
+use syncline_kernel::strip::masked::Dummy;
+
 use crate::lanes::{Lanes, Real, Vector};
 
-use super::fused::Extent;
-use super::inner::Inner;
-use super::masked::Dummy;
 use super::pack::{Ahead, Rows, pack, unpack};
 use super::{FUSED, Geometry, Ring, TOGETHER};
 

@@ -3,8 +3,8 @@
 //! # Contract
 //! Rust compiles generic code where it is called with a type: each crate that runs a kernel of this
 //! crate would compile its loops again, in half a minute. The functions of [`Compiled`] are not
-//! generic. They are compiled here, with all loops that they call. [`Real`] implies [`Compiled`], so
-//! generic code reaches the loops through it. Only the loops of a kernel of another crate are
+//! generic. They are compiled here, with all loops that they call. [`Real`] implies [`Compiled`],
+//! so generic code reaches the loops through it. Only the loops of a kernel of another crate are
 //! compiled there.
 //!
 //! # Costs

@@ -10,20 +10,20 @@
 //! The names are for the other crates of the workspace. `syncline_wave` has those for users.
 //!
 //! # Kernels
-//! * [`point`]: a point, and its update in Rust, over any [`Lane`]. [`stencil`]: the neighbours that
-//!   an update reads. [`lanes`]: one value, or a vector of values.
+//! * [`point`]: a point, and its update in Rust, over any [`Lane`]. [`stencil`]: the neighbours
+//!   that an update reads. [`lanes`]: one value, or a vector of values.
 //! * [`kernels`]: the built-in kernels, whose loops are compiled here, once.
 //! * [`described`]: the update as a text. [`rule`]: what such a text says, whatever executes it.
 //! * [`c`]: the update as a C function.
 //!
 //! # Loops
 //! ```text
-//!                the kernels that it runs       called for                  module
-//! plain_sweep    one in Rust                    a matrix                    plain
-//! Kernel::plain  all of matrices                a part of a matrix          dynamic
-//! strips         all of matrices                some columns of 4 strips    strip (its layout), strip::inner
-//! Machine::run   one of a rule                  adjacent points             rule::program
-//! rule plain     one of a rule                  all arrays                  rule::plain
+//! loop           runs                     over                        module
+//! plain_sweep    a kernel in Rust         a matrix                    plain
+//! Kernel::plain  a kernel for matrices    a part of a matrix          dynamic
+//! strips         a kernel for matrices    some columns of 4 strips    strip::inner
+//! Machine::run   a rule                   adjacent points             rule::program
+//! plain          a rule                   all points of arrays        rule::plain
 //! ```
 //!
 //! * [`dynamic`]: a kernel without its type. All executors take one.

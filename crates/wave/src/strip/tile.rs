@@ -29,8 +29,8 @@
 //! traffic.
 //!
 //! # Source
-//! Time skewing, see [`strip`](super). The cache tile that holds all iterations is from M. Wolfe,
-//! "More iteration space tiling", SC 1989.
+//! Time skewing, see [`syncline_kernel::strip`]. The cache tile that holds all iterations is from
+//! M. Wolfe, "More iteration space tiling", SC 1989.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

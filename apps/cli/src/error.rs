@@ -353,6 +353,12 @@ impl From<syncline_farm_run::Error> for Error {
     }
 }
 
+impl From<syncline_wave::kernels::KernelError> for Error {
+    fn from(error: syncline_wave::kernels::KernelError) -> Error {
+        Error::Wave(error.into())
+    }
+}
+
 impl From<Interrupted> for Error {
     fn from(Interrupted { signal }: Interrupted) -> Error {
         Error::interrupted(signal)

@@ -149,7 +149,7 @@ fn verify(me: &mut Member, name: &str, round: u64) -> Result<(), String> {
 }
 
 fn kernel<T: Real>(me: &mut Member, name: &str, case: &Case, folder: &Path) -> Result<(), String> {
-    let omega = |error: syncline_wave::Error| error.to_string();
+    let omega = |error: syncline_wave::kernels::KernelError| error.to_string();
     match name {
         "lk23" => point::<T, _, 5>(me, Lk23, case, folder),
         "nine-point" => point::<T, _, 1>(me, NinePoint::new(1.2).map_err(omega)?, case, folder),

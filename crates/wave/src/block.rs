@@ -25,14 +25,14 @@
 //! Per value: one read of each array, one write of the field, and a transposition of each in the
 //! cache.
 
+use syncline_kernel::dynamic::Kernel;
+use syncline_kernel::stencil::{Margin, Stencil};
 use syncline_store::{
     Shape,
     placement::{Rect, Side},
 };
 
-use crate::dynamic::Kernel;
 use crate::lanes::{Lanes, Real};
-use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::strip::{Geometry, Ring, TOGETHER};
@@ -203,7 +203,7 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
     }
 
     fn check(&self) -> Result<()> {
-        self.kernel.check()
+        Ok(self.kernel.check()?)
     }
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {

@@ -46,12 +46,12 @@
 
 use std::slice;
 
+use syncline_kernel::stencil::{Margin, Stencil};
 use syncline_store::{Shape, placement::Rect};
 
 use crate::Result;
 use crate::block::{Block, Blockwise, Small, parts};
 use crate::lanes::Real;
-use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
 
 /// A routine that sweeps a whole matrix in memory, to be run on one block after another.

@@ -2,46 +2,26 @@
 //!
 //! # Contract
 //! Rust compiles generic code where it is called with a type: each crate that runs a sweep would
-//! compile the executors, the plain loop and the loops of the built-in kernels again, in half a
-//! minute. The functions of [`Compiled`] are not generic. They are compiled here, with all generic
-//! code that they call. [`Real`] implies [`Compiled`], so the public methods reach the executors
-//! through it. Only the loops of a kernel of another crate, or its routine for whole blocks, are
-//! compiled there.
+//! compile the executors and the plain loop again. The functions of [`Compiled`] are not generic.
+//! They are compiled here, with all generic code that they call. [`Real`] implies [`Compiled`], so
+//! the public methods reach the executors through it. The loops of the kernels are compiled in
+//! `syncline_kernel`, in the same way. Only the loops of a kernel of another crate, or its routine
+//! for whole blocks, are compiled there.
 //!
 //! # Costs
 //! One virtual call for each run.
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Kernel;
+use syncline_kernel::lanes;
 use syncline_store::{Matrix, generation::Identity};
 
 use crate::Result;
 use crate::block_kernel::Whole;
-use crate::c_kernel::{CKernel, Call};
-use crate::described::{Code, Program};
-use crate::dynamic::Kernel;
-use crate::kernel::Typed;
-use crate::kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
-use crate::lanes::Real;
 use crate::plan::BlockPlan;
 use crate::reference::Reference;
-use crate::rule::Rule;
-use crate::rule::native::{Strips, Vectors};
 use crate::streamed::{Arrays, Pending, Resumption, Taken, Target};
-use crate::strip::TOGETHER;
 use crate::sweep::{Settings, SweepPlan, SweepReport};
-
-/// A kernel of this crate.
-#[cfg_attr(test, expect(dead_code, reason = "unit tests compile their kernels themselves"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum BuiltIn<'k> {
-    Lk23(&'k Lk23),
-    GaussSeidelVariable(&'k GaussSeidelVariable),
-    Alignment(&'k Alignment),
-    Sor(&'k Sor),
-    SorWithF(&'k Sor),
-    NinePoint(&'k NinePoint),
-    NinePointWithF(&'k NinePoint),
-}
 
 /// The executors of sweeps over matrices of `E`. The methods of [`Sweep`](crate::Sweep) call them.
 pub(crate) trait Executors<E: Real> {
@@ -113,7 +93,7 @@ pub(crate) trait Executors<E: Real> {
     fn resumption(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Resumption>;
 }
 
-/// Element types for which this crate compiles the executors and its own kernels.
+/// Element types for which this crate compiles the executors.
 #[allow(private_interfaces)]
 pub trait Compiled: Sized {
     /// Returns the executors with these settings.
@@ -128,21 +108,6 @@ pub trait Compiled: Sized {
         rows: Option<usize>,
         memory: u64,
     ) -> Result<Matrix<Self>>
-    where
-        Self: Real;
-
-    /// Returns the kernel that runs the loops of a built-in kernel.
-    fn built_in(kernel: BuiltIn<'_>) -> Box<dyn Kernel<Self> + '_>
-    where
-        Self: Real;
-
-    /// Returns the kernel that runs the code of a described update.
-    fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c>
-    where
-        Self: Real;
-
-    /// Returns the kernel that calls a C function.
-    fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_>
     where
         Self: Real;
 }
@@ -168,44 +133,14 @@ macro_rules! compiled {
                     Some(rows) => loops.update_top(work, rows, memory),
                 }
             }
-
-            #[inline(never)]
-            fn built_in(kernel: BuiltIn<'_>) -> Box<dyn Kernel<Self> + '_> {
-                match kernel {
-                    BuiltIn::Lk23(kernel) => Box::new(Typed::<_, 5>(kernel)),
-                    BuiltIn::GaussSeidelVariable(kernel) => Box::new(Typed::<_, 6>(kernel)),
-                    BuiltIn::Alignment(kernel) => Box::new(Typed::<_, 1>(kernel)),
-                    BuiltIn::Sor(kernel) => Box::new(Typed::<_, 0>(kernel)),
-                    BuiltIn::SorWithF(kernel) => Box::new(Typed::<_, 1>(kernel)),
-                    BuiltIn::NinePoint(kernel) => Box::new(Typed::<_, 0>(kernel)),
-                    BuiltIn::NinePointWithF(kernel) => Box::new(Typed::<_, 1>(kernel)),
-                }
-            }
-
-            #[inline(never)]
-            fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c> {
-                let element = <$element as syncline_store::Element>::TYPE;
-                let native = [32, 64].map(|bytes| Vectors::new(rule, element, bytes, TOGETHER));
-                // Rows are skewed by two if the update reads corners.
-                let skew = if matches!(code.neighbours(), 5 | 7) { 1 } else { 2 };
-                let strips = [32, 64].map(|bytes| Strips::new(rule, element, bytes, skew));
-                match code.neighbours() {
-                    5 => Box::new(Program::<5>::new(code, native, strips)),
-                    7 => Box::new(Program::<7>::new(code, native, strips)),
-                    _ => Box::new(Program::<9>::new(code, native, strips)),
-                }
-            }
-
-            #[inline(never)]
-            fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_> {
-                if kernel.stencil().corners() {
-                    Box::new(Call::<true>(kernel))
-                } else {
-                    Box::new(Call::<false>(kernel))
-                }
-            }
         }
     )*};
 }
 
 compiled!(f32, f64);
+
+/// An element type in which sweeps compute: `f64` or `f32`.
+pub trait Real: lanes::Real + Compiled {}
+
+impl Real for f32 {}
+impl Real for f64 {}

@@ -1,5 +1,6 @@
 //! Errors of a sweep.
 
+use syncline_kernel::{Error as KernelError, Stencil, lanes::Lanes};
 use syncline_memory::room::Size;
 use syncline_overlay::error::{CheckError, RunError};
 use syncline_store::{Block, ElementType, Shape};
@@ -151,14 +152,36 @@ pub enum Error {
     )]
     ExactStop,
     /// The kernel reads neighbours that its stencil does not name.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use syncline_wave::{Lane, Neighbours, PointKernel, Stencil, Sweep};
+    /// # use syncline_store::{Layout, Matrix, Shape};
+    ///
+    /// struct Distance;
+    ///
+    /// impl PointKernel<0> for Distance {
+    ///     const STENCIL: Stencil = Stencil::FIVE_POINT;
+    ///
+    ///     #[inline(always)]
+    ///     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+    ///         at.centre.min(at.north_east + L::splat(1.5))
+    ///     }
+    /// }
+    /// # let field = Arc::new(Matrix::<f64>::zeros(Shape::new(9, 9), Layout::RowMajor)?);
+    /// # let result = Matrix::zeros(Shape::new(9, 9), Layout::RowMajor)?;
+    /// let error = Sweep::new(Distance).run(&field, &[], result).unwrap_err();
+    /// assert!(error.to_string().starts_with("the kernel reads north-east, "));
+    /// # Ok::<(), syncline_wave::Error>(())
+    /// ```
     #[error(
         "the kernel reads {reads}, but its stencil has {stencil}: add these neighbours to the stencil"
     )]
     Undeclared {
         /// The neighbours that it reads beyond its stencil.
-        reads: crate::Stencil,
+        reads: Stencil,
         /// The stencil that it declares.
-        stencil: crate::Stencil,
+        stencil: Stencil,
     },
     /// The order max-parallel was asked for with a kernel whose stencil has diagonal neighbours.
     ///
@@ -192,7 +215,7 @@ pub enum Error {
     #[error("this machine has no {lanes} instructions")]
     Lanes {
         /// The requested vectors.
-        lanes: crate::lanes::Lanes,
+        lanes: Lanes,
     },
     /// Files of an earlier run exist, and the target does not say what to do with them.
     #[error("the files beside {} belong to {found}: resume it, or discard it", path.display())]
@@ -337,6 +360,26 @@ impl From<RunError> for Error {
             RunError::Elsewhere { rank, error } => Error::Elsewhere { rank, error },
             RunError::Fault(fault) => Error::Fault(fault),
             other => Error::Run(other),
+        }
+    }
+}
+
+impl From<KernelError> for Error {
+    /// Returns the variant of the same text.
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::Undeclared { reads, stencil } => Error::Undeclared { reads, stencil },
+            KernelError::Panicked { message } => {
+                let task = "the check of the kernel's stencil".to_owned();
+                let (iteration, locations) = (0, Vec::new());
+                Error::Run(RunError::Panicked { task, iteration, locations, message })
+            }
+            KernelError::OfArrays { kernel } => Error::OfArrays { kernel },
+            KernelError::Function { kernel, function, why } => {
+                Error::Function { kernel, function, why }
+            }
+            KernelError::Omega { omega } => Error::Omega { omega },
+            KernelError::Gap { gap } => Error::Gap { gap },
         }
     }
 }

@@ -64,25 +64,17 @@ mod block;
 mod block_kernel;
 mod blocked;
 mod c_block;
-mod c_kernel;
 mod compiled;
-pub mod described;
-mod dynamic;
 mod engine;
 mod engines;
 mod error;
 mod facts;
-mod kernel;
-pub mod kernels;
-pub mod lanes;
 pub mod monitor;
 mod pass;
 pub mod plan;
 pub mod reference;
-mod rule;
 mod run;
 mod semaphore;
-mod stencil;
 mod streamed;
 mod strip;
 mod sweep;
@@ -95,18 +87,84 @@ pub mod unstable;
 struct Readme;
 
 pub use block_kernel::BlockKernel;
-pub use described::Described;
 pub use error::{Error, Result};
-pub use kernel::{Neighbours, PointKernel};
-pub use lanes::Lane;
-pub use stencil::{Neighbour, Stencil};
 pub use sweep::{Executor, Order, Runner, Sweep, SweepReport};
+#[doc(inline)]
+pub use syncline_kernel::{Described, Lane, Neighbour, Neighbours, PointKernel, Stencil};
 
 /// Kernels that are functions in C or Fortran: of a point, or of a block.
 pub mod c {
     pub use crate::c_block::{CBlockFunction, CBlockKernel};
-    pub use crate::c_kernel::{CFunction, CKernel, CPoint};
-    pub use crate::described::functions::CValues;
+    #[doc(inline)]
+    pub use syncline_kernel::c::{CFunction, CKernel, CPoint, CValues};
+}
+
+pub mod described {
+    //! Descriptions of an update as a text, and what is wrong with a text.
+    //!
+    //! A function that the program gives, see [`Described::with_function`]:
+    //!
+    //! ```
+    //! use syncline_store::array::Array;
+    //! use syncline_wave::{Described, Sweep};
+    //!
+    //! let growth = Described::parse(r#"
+    //!     name = "growth"
+    //!     field = "u"
+    //!     functions = ["logistic"]
+    //!     update = "u = u + 0.1 * (old.w + old.e - 2*u) + logistic(u)"
+    //! "#)?;
+    //! let growth = growth.with_function("logistic", |arguments, results| {
+    //!     for (result, u) in results.iter_mut().zip(arguments[0]) {
+    //!         *result = 0.5 * u * (1.0 - (-u).exp());
+    //!     }
+    //! })?;
+    //! let u = Array::from_vec(&[1, 3], vec![0.0, 1.0, 0.0])?;
+    //! let (fields, _) = Sweep::new(growth).iterations(1).run_arrays(&[u], &[])?;
+    //! let expected = 1.0 - 0.2 + 0.5 * (1.0 - (-1.0_f64).exp());
+    //! assert_eq!(fields[0].values::<f64>().unwrap()[1], expected);
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
+    //!
+    //! What runs each piece of a sweep, see [`Described::around_pieces`]:
+    //!
+    //! ```
+    //! use std::sync::{Arc, Mutex};
+    //!
+    //! use syncline_store::array::Array;
+    //! use syncline_wave::{Described, Sweep};
+    //!
+    //! let text = "name = 'n'\nfield = 'u'\nfunctions = ['count']\nupdate = 'u = count(old.w)'";
+    //! let calls = Arc::new(Mutex::new(0));
+    //! let lock = Arc::clone(&calls);
+    //! let counted = Described::parse(text)?.with_function("count", move |arguments, results| {
+    //!     assert!(lock.try_lock().is_err(), "the lock is held");
+    //!     results.copy_from_slice(arguments[0]);
+    //! })?;
+    //! let lock = Arc::clone(&calls);
+    //! let counted = counted.around_pieces(move |piece| {
+    //!     let mut calls = lock.lock().unwrap();
+    //!     *calls += 1;
+    //!     piece();
+    //! });
+    //! let u = Array::from_vec(&[2, 3], vec![0.5; 6])?;
+    //! Sweep::new(counted).iterations(2).run_arrays(&[u], &[])?;
+    //! assert!(*calls.lock().unwrap() > 0);
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
+
+    #[doc(inline)]
+    pub use syncline_kernel::described::{Described, DescribedError, TextPlace, unknown_name};
+}
+
+#[doc(inline)]
+pub use syncline_kernel::kernels;
+
+/// One value, or a vector of values, with which sweeps compute.
+pub mod lanes {
+    pub use crate::compiled::Real;
+    #[doc(inline)]
+    pub use syncline_kernel::lanes::{Insider, Lane, Lanes, Vector};
 }
 
 /// Where a sweep puts its result, and how an interrupted sweep is resumed.

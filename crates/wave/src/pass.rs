@@ -56,6 +56,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 use std::time::Instant;
 
 use syncline_fabric::Member;
+use syncline_kernel::rule::{Around, greater};
 use syncline_overlay::plan::Task;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
 use syncline_store::ElementType;
@@ -68,7 +69,6 @@ use crate::engine::{Bands, Crossing, Engine, Job, Worker};
 use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
 use crate::pass::sums::{PassSums, SlabSums};
-use crate::rule::{Around, greater};
 use crate::semaphore::Semaphore;
 use crate::streamed::team::all;
 use crate::streamed::{Spent, add, timed};

@@ -7,48 +7,17 @@ mod top;
 
 use std::sync::Arc;
 
+use syncline_kernel::dynamic::{Dynamic, Kernel, PlainPoints};
+use syncline_kernel::rule::plain::plain;
 use syncline_store::array::Array;
-use syncline_store::{Grid, Layout, Matrix, Shape, convert, placement::Rect};
+use syncline_store::{Grid, Layout, Matrix, convert, placement::Rect};
 
-use crate::dynamic::{Dynamic, Kernel, PlainPoints};
-use crate::rule::plain::plain;
 use crate::run::fields::Input;
-use crate::stencil::{Stencil, record};
 use crate::sweep::{Order, check_arrays as check};
-use crate::{Described, Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};
+use crate::{Described, Error, Neighbour, PointKernel, Result, Stencil, lanes::Real};
 
-/// Runs one iteration of the plain double loop over a row-major field in memory.
-///
-/// It updates the points whose neighbours in the stencil of the kernel all exist, see
-/// [`Stencil::updated`]; the others keep their values.
-///
-/// # Panics
-/// If the field or a coefficient does not have `rows * cols` values, or if the kernel reads a
-/// neighbour that its stencil does not name.
-pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
-    kernel: &K,
-    field: &mut [T],
-    coefficients: [&[T]; N],
-    rows: usize,
-    cols: usize,
-) {
-    assert_eq!(field.len(), rows * cols, "the field does not have this shape");
-    let coefficients = coefficients.map(|c| {
-        assert_eq!(c.len(), rows * cols, "a coefficient does not have this shape");
-        c
-    });
-    if let Err(error) = record::declared(kernel) {
-        panic!("{error}");
-    }
-    let updated = K::STENCIL.updated(Shape::new(rows, cols));
-    for j in updated.row..updated.row + updated.rows {
-        for k in updated.col..updated.col + updated.cols {
-            let i = j * cols + k;
-            let at = Neighbours::of(field, i, cols, K::STENCIL);
-            field[i] = kernel.update(at, std::array::from_fn(|n| coefficients[n][i]));
-        }
-    }
-}
+#[doc(inline)]
+pub use syncline_kernel::plain::plain_sweep;
 
 /// Runs iterations of the plain loop of a description over arrays in memory: what
 /// [`Sweep::run_arrays`](crate::Sweep::run_arrays) equals, bit for bit. It shares no code that

@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
+use syncline_kernel::rule::three;
 use syncline_store::array::Array;
 use syncline_store::generation::Made;
 
@@ -34,7 +35,7 @@ use crate::monitor::Monitor;
 use crate::pass::Expected;
 use crate::pass::buffers::Buffers;
 use crate::pass::sums::{PassSums, SlabSums, unit_of};
-use crate::run::fields::{Fields, Input, Output, again, cloned, three};
+use crate::run::fields::{Fields, Input, Output, again, cloned};
 use crate::run::scheme::{Extent, OwnColumns, Scheme};
 use crate::streamed::Spent;
 use crate::streamed::team::all;

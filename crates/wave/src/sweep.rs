@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub(crate) use arrays::check as check_arrays;
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Kernel;
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
 use syncline_store::{
@@ -21,7 +22,6 @@ use syncline_store::{
 use crate::block::{Blockwise, Points};
 use crate::block_kernel::Whole;
 use crate::compiled::Executors;
-use crate::dynamic::Kernel;
 use crate::lanes::{Lanes, Real};
 use crate::plan::{ArrayPlan, BlockPlan, Question};
 use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};

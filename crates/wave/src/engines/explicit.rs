@@ -37,8 +37,8 @@
 //!
 //! # Costs
 //! Per value and pass a copy into the ring; per value and level the loads and stores of the program
-//! ([`program`](crate::rule::program)). With tiles that fit the second-level cache, memory is read
-//! and written once per pass.
+//! ([`program`](syncline_kernel::rule::program)). With tiles that fit the second-level cache, memory
+//! is read and written once per pass.
 //!
 //! # Source
 //! Time skewing: D. Wonnacott, IJPP 2002. Storing a level at a distance from the one before, in one
@@ -49,16 +49,16 @@ mod geometry;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use syncline_kernel::rule::Read;
+use syncline_kernel::rule::program::{Machine, Program, fill};
+use syncline_kernel::rule::{Beyond, Edge, Rule};
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
 pub(crate) use self::geometry::{Geometry, reach};
 use crate::Result;
-use crate::described::graph::Read;
 use crate::engine::{self, Bands, Crossing, Engine, Job, Ring, Slabs};
 use crate::lanes::Lanes;
-use crate::rule::program::{Machine, Program, fill};
-use crate::rule::{Beyond, Edge, Rule};
 
 /// A coefficient of a pass.
 #[derive(Debug)]
@@ -563,8 +563,8 @@ impl<'r> Explicit<'r> {
                 let new = worker.outputs[field].wrapping_add(skipped * element.bytes());
                 let count = (own.end - own.start) as usize;
                 // SAFETY: both have a value for each of these columns.
-                let change = unsafe { crate::rule::change(element, old, new, count) };
-                *norm = crate::rule::greater(*norm, change);
+                let change = unsafe { syncline_kernel::rule::change(element, old, new, count) };
+                *norm = syncline_kernel::rule::greater(*norm, change);
             }
         }
     }

@@ -51,6 +51,9 @@ mod window;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use syncline_kernel::rule::Read;
+use syncline_kernel::rule::program::{CHUNK, Machine, Program, fill};
+use syncline_kernel::rule::{Direction, Edge, Rule};
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
@@ -59,11 +62,8 @@ pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
 use self::window::{Line, Origin, Way, Window};
 use crate::Result;
-use crate::described::graph::Read;
 use crate::engine::{self, Bands, Crossing, Engine, Job, Ring, Slabs};
 use crate::lanes::Lanes;
-use crate::rule::program::{CHUNK, Machine, Program, fill};
-use crate::rule::{Direction, Edge, Rule};
 
 /// The positions that a level updates before the next level, which finds them in the first-level
 /// cache.

@@ -27,10 +27,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use syncline_kernel::dynamic::Kernel;
 use syncline_store::{ElementType, Shape};
 
 use crate::Result;
-use crate::dynamic::Kernel;
 use crate::engine::{self, Bands, Crossing, Engine, Slabs, Worker};
 use crate::lanes::{Lanes, Real};
 use crate::run::scheme::{Engines, Extent, OwnColumns, Scheme};

@@ -22,12 +22,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::Instant;
 
+use syncline_kernel::point::Typed;
 use syncline_store::{ElementType, Shape};
 
 use super::{Pass, Sink, Source, pieces};
 use crate::engine::{Crossing, Engine, Job, Slabs};
 use crate::engines::strips::ByStrips;
-use crate::kernel::Typed;
 use crate::lanes::Lanes;
 use crate::pass::buffers::Buffers;
 use crate::pass::sums::PassSums;

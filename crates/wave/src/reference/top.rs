@@ -21,10 +21,10 @@
 //! # Costs
 //! `iterations * (rows + iterations / 2)` updates of a row, instead of `iterations` times all rows.
 
+use syncline_kernel::dynamic::{Dynamic, Kernel};
 use syncline_store::{Matrix, placement::Rect};
 
 use super::{Bands, Reference};
-use crate::dynamic::{Dynamic, Kernel};
 use crate::sweep::Order;
 use crate::{Error, PointKernel, Result, lanes::Real};
 

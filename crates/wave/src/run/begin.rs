@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use syncline_fabric::Member;
+use syncline_kernel::rule::three;
 use syncline_store::ElementType;
 use syncline_store::array::Array;
 use syncline_store::columns::{ColumnWriter, Share as FileShare};
@@ -14,7 +15,7 @@ use crate::engine::Slabs;
 use crate::engines::copies::Copies;
 use crate::pass::sums::PassSums;
 use crate::pass::{Down, Expected, Pass, Sink, Source};
-use crate::run::fields::{Fields, Input, failed, three};
+use crate::run::fields::{Fields, Input, failed};
 use crate::run::scheme::Engines;
 use crate::streamed::Spent;
 use crate::team::columns::Columns;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use syncline_kernel::rule::three;
 use syncline_store::array::{Array, ArrayFile, header};
 use syncline_store::direct_io::{IoBuffer, IoQueue, Method, ReadRequest};
 use syncline_store::generation::{Generations, InputId};
@@ -85,15 +86,6 @@ pub(crate) enum Output {
     /// Two sets of files, or one for a run of one pass, to which other processes write as well. The
     /// passes write to them in turn; the last one written comes first.
     Shared(Vec<Vec<(File, PathBuf)>>),
-}
-
-/// Returns planes, rows and columns; of two dimensions rows, 1, columns.
-pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
-    match *dims {
-        [rows, cols] => [rows, 1, cols],
-        [planes, rows, cols] => [planes, rows, cols],
-        _ => [0; 3],
-    }
 }
 
 impl Run<'_> {

@@ -20,12 +20,12 @@
 //! dimensions puts values back for the next one, so long pieces copy less. Each thread begins some
 //! pieces after the one before it, so short pieces wait less.
 
+use syncline_kernel::rule::Rule;
 use syncline_store::ElementType;
 
 use crate::engines::copies;
 use crate::engines::explicit;
 use crate::engines::ordered;
-use crate::rule::Rule;
 use crate::team::columns::Columns;
 use crate::{Error, Result};
 

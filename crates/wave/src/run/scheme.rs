@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use syncline_kernel::rule::{Around, Edge, Rule};
 use syncline_store::ElementType;
 
 use crate::Result;
@@ -15,7 +16,6 @@ use crate::engines::ordered::{self, Ordered, Part};
 use crate::lanes::Lanes;
 use crate::pass::pieces;
 use crate::plan::ArrayPlan;
-use crate::rule::{Around, Edge, Rule};
 use crate::sweep::SweepPlan;
 use crate::team::columns::Columns;
 

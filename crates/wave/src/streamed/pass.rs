@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Kernel;
 
 use super::plan::StreamPlan;
 use crate::Result;
-use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::semaphore::Semaphore;
 use crate::strip::tile::{self, Job, Scratch};

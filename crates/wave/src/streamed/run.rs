@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use syncline_kernel::dynamic::Kernel;
 use syncline_store::{Layout, Matrix, direct_io::DirectFile, placement::StridedRun};
 
 use super::data::{Held, Source};
 use super::plan::{Question, cache_bytes};
-use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::sweep::{Executor, Order, Settings};
 use crate::{Error, Result};

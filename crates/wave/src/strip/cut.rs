@@ -348,8 +348,9 @@ impl Share {
     pub(crate) fn fit<E: Element>(&self, ring: &mut Option<Ring<E>>) -> Result<()> {
         let (geometry, window) = (self.chain.geometry, self.window());
         match ring {
-            Some(ring) => ring.fit_to(geometry, window),
-            none => Ring::of(geometry, window).map(|ring| *none = Some(ring)),
+            Some(ring) => ring.fit_to(geometry, window)?,
+            none => *none = Some(Ring::of(geometry, window)?),
         }
+        Ok(())
     }
 }

@@ -16,10 +16,10 @@
 
 use std::ops::Range;
 
+use syncline_kernel::stencil::Stencil;
 use syncline_store::{Element, Shape};
 
 use super::pack::Rows;
-use crate::stencil::Stencil;
 
 /// A matrix and its ghost lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

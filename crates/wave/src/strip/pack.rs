@@ -19,9 +19,8 @@
 
 use std::ops::Range;
 
+use syncline_kernel::lanes::{self, Vector};
 use syncline_store::Element;
-
-use crate::lanes::{self, Vector};
 
 use super::Geometry;
 

@@ -1,9 +1,13 @@
 //! Chained bands in strips equal the plain double loop bit for bit, in every order of pieces that
 //! the contract of [`tile`](super::tile) allows; orders that it forbids are detected.
 
+mod c_kernel;
+mod described;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
+use syncline_kernel::point::{Neighbours, PointKernel, Typed};
 use syncline_store::Shape;
 use syncline_testkit::{Random, cases, property};
 
@@ -11,7 +15,6 @@ use super::ghosts::Ghosts;
 use super::pack::Rows;
 use super::tile::{Chain, Job, Scratch, run};
 use super::{Geometry, Ring, TOGETHER};
-use crate::kernel::{Neighbours, PointKernel, Typed};
 use crate::lanes::{Lane, Lanes, Real};
 use crate::{Neighbour, Stencil, kernels::Lk23, reference::plain_sweep};
 

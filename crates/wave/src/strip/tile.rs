@@ -29,19 +29,20 @@
 //! traffic.
 //!
 //! # Source
-//! Time skewing, see [`strip`](super). The cache tile that holds all iterations is from M. Wolfe,
-//! "More iteration space tiling", SC 1989.
+//! Time skewing, see [`syncline_kernel::strip`]. The cache tile that holds all iterations is from
+//! M. Wolfe, "More iteration space tiling", SC 1989.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::dynamic::Kernel;
-use crate::kernel::Update;
-use crate::lanes::dispatch::{Work, dispatch};
+use syncline_kernel::dynamic::Kernel;
+use syncline_kernel::lanes::dispatch::{Work, dispatch};
+use syncline_kernel::strip::fused::Extent;
+use syncline_kernel::strip::inner::Inner;
+use syncline_kernel::strip::masked::Dummy;
+
 use crate::lanes::{Lanes, Real, Vector};
 
-use super::fused::{Extent, fused};
-use super::masked::{Dummy, masked};
 use super::pack::{Ahead, Rows, pack, unpack};
 use super::{FUSED, Geometry, Ring, TOGETHER};
 
@@ -450,67 +451,4 @@ unsafe fn together<E: Real>(
     run(middle, Extent { from, to, ..extent }, 1);
     run(Inner::Masked, Extent { from: to, ..extent }, fuse);
     change
-}
-
-/// An innermost loop. Each is compiled for each kernel and each kind of lanes. To limit the size of
-/// that code, [`fused`] exists only with four iterations or with changes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Inner {
-    /// [`fused`], of [`FUSED`] iterations, without changes.
-    Fused,
-    /// [`fused`], of one iteration, with changes.
-    Single,
-    /// [`masked`], of one iteration, with changes.
-    Masked,
-}
-
-/// Runs a loop over four strips, compiled for this kernel and for each kind of lanes. Returns the
-/// greatest change, or 0 if the loop does not compute it.
-///
-/// # Safety
-/// * The conditions of [`fused`] or [`masked`], as [`Inner`] says, must hold for the vectors of the
-///   lanes, which the machine must have.
-/// * For [`Inner::Masked`], the dummy must be large enough for the positions of the extent.
-pub(crate) unsafe fn strips<E: Real, U: Update>(
-    lanes: Lanes,
-    inner: Inner,
-    kernel: &U,
-    ring: &Ring<E>,
-    dummy: &mut Dummy<E>,
-    extent: Extent,
-) -> f64 {
-    let mut change = 0.0;
-    let work = Strips { inner, kernel, ring, dummy, extent, change: &mut change };
-    // SAFETY: the conditions are those of this function, which the caller guarantees.
-    unsafe { dispatch(lanes, work) };
-    change
-}
-
-struct Strips<'w, E, U> {
-    inner: Inner,
-    kernel: &'w U,
-    ring: &'w Ring<E>,
-    dummy: &'w mut Dummy<E>,
-    extent: Extent,
-    change: &'w mut f64,
-}
-
-impl<E: Real, U: Update> Work<E> for Strips<'_, E, U> {
-    #[inline(always)]
-    unsafe fn with<L: Vector<Element = E>>(self) {
-        let Strips { inner, kernel, ring, dummy, extent, .. } = self;
-        let mut change = L::splat(0.0);
-        // SAFETY: the conditions are those of `Work::with`.
-        unsafe {
-            match inner {
-                Inner::Fused => {
-                    fused::<L, U, FUSED, false>(kernel, ring, extent, &mut change);
-                    return;
-                }
-                Inner::Single => fused::<L, U, 1, true>(kernel, ring, extent, &mut change),
-                Inner::Masked => masked::<L, U>(kernel, ring, dummy, extent, &mut change),
-            }
-        }
-        *self.change = change.greatest();
-    }
 }

@@ -1,16 +1,17 @@
 //! Sweeps over arrays: of descriptions of any kind.
 
+use syncline_kernel::dynamic::Dynamic;
+use syncline_kernel::rule::Type;
+use syncline_kernel::rule::three;
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::{ElementType, Layout};
 
 use super::{Sweep, SweepPlan, SweepReport};
-use crate::described::graph::Type;
-use crate::dynamic::Dynamic;
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::pass::buffers::Buffers;
 use crate::run::computation::Computation;
-use crate::run::fields::{Input, Output, three};
+use crate::run::fields::{Input, Output};
 use crate::run::keep::Keep;
 use crate::run::plan::Question;
 use crate::run::scheme::{BySlabs, Scheme};
@@ -296,10 +297,10 @@ pub(crate) fn check(
             return Err(Error::ArrayShape { name: name.clone(), actual, expected });
         }
     }
-    match rule.functions.first() {
-        Some(function) if real != ElementType::Float64 => Err(Error::Function {
+    match kernel.functions().next() {
+        Some((function, _)) if real != ElementType::Float64 => Err(Error::Function {
             kernel: kernel.name().to_owned(),
-            function: function.name.clone(),
+            function: function.to_owned(),
             why: format!("it takes float64, but the arrays are {real}"),
         }),
         _ => Ok(()),

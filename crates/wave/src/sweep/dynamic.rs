@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Dynamic;
 use syncline_store::Matrix;
 
 use super::{Sweep, SweepPlan, SweepReport};
-use crate::dynamic::Dynamic;
 use crate::streamed::{Arrays, Pending, Target};
 use crate::{Result, lanes::Real};
 

@@ -4,13 +4,13 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use syncline_kernel::dynamic::Kernel;
 use syncline_store::array::ArraySource;
 use syncline_store::generation::Identity;
 use syncline_store::{Layout, Matrix};
 
 use super::arrays::input;
 use super::{Order, Settings, SweepPlan, SweepReport};
-use crate::dynamic::Kernel;
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::lanes::Real;

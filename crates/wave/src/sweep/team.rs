@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Kernel;
 use syncline_store::Matrix;
 use syncline_store::array::{Array, ArraySource};
 
 use super::arrays::{check, input};
 use super::{Settings, Sweep, SweepReport};
-use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::run::fields::Input;
 use crate::streamed::{self, Arrays, Target};

@@ -20,11 +20,11 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use syncline_fabric::Member;
+use syncline_kernel::rule::three;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::array::Array;
 
 use crate::Result;
-use crate::run::fields::three;
 
 /// The bytes of a chunk, unless one slab has more.
 const CHUNK: usize = 4 << 20;

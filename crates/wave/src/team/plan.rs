@@ -9,12 +9,13 @@
 use std::ops::Range;
 
 use syncline_fabric::Member;
+use syncline_kernel::rule::three;
 use syncline_store::ElementType;
 
 use super::OnTeam;
 use crate::engines::explicit;
 use crate::pass::sums::unit_of;
-use crate::run::fields::{Input, three};
+use crate::run::fields::Input;
 use crate::run::plan::{ArrayPlan, Question};
 use crate::streamed::team::all;
 use crate::streamed::{cache_bytes, rate_of};

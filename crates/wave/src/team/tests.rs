@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use syncline_fabric::{Member, Team};
+use syncline_kernel::rule::plain::plain;
+use syncline_kernel::rule::three;
+use syncline_kernel::rule::{self, Rule};
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::Identity;
 use syncline_testkit::{cases, seed};
@@ -14,9 +17,7 @@ use crate::engines::tests::{Case, case, change, difference, every_lanes, wider_c
 use crate::monitor::Monitor;
 use crate::pass::buffers::Buffers;
 use crate::pass::sums::SlabSums;
-use crate::rule::plain::plain;
-use crate::rule::{self, Rule};
-use crate::run::fields::{Input, Output, failed, three};
+use crate::run::fields::{Input, Output, failed};
 use crate::run::plan::{ArrayPlan, Question};
 use crate::run::scheme::BySlabs;
 use crate::run::{Done, Run};

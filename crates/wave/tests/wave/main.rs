@@ -4,6 +4,7 @@ mod arrays;
 mod bits;
 mod common;
 mod converge;
+mod described;
 mod faults;
 mod kernels;
 mod model;

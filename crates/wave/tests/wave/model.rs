@@ -7,7 +7,7 @@ use crate::common::{Data, bits, blank, layouts, numbers, values};
 use syncline_store::{Block, ElementType, Layout, Matrix, Shape, model::io_model};
 use syncline_wave::{
     Error, Executor, Order, Runner, Sweep,
-    kernels::{Lk23, Sor},
+    kernels::{KernelError, Lk23, Sor},
     monitor::Monitor,
     plan::{BlockPlan, SweepPlan},
     reference::plain_sweep,
@@ -120,8 +120,8 @@ fn matrices_that_do_not_fit_together_are_refused() {
     let blocked = Arc::new(Matrix::zeros(Shape::new(4, 4), blocked).unwrap());
     let wrong = sweep.clone().block(Block::new(3, 3)).run(&field, &[blocked], result());
     assert!(matches!(wrong, Err(Error::Store(_))));
-    assert!(matches!(Sor::new(2.0), Err(Error::Omega { .. })));
-    assert!(matches!(Sor::new(f64::NAN), Err(Error::Omega { .. })));
+    assert!(matches!(Sor::new(2.0), Err(KernelError::Omega { .. })));
+    assert!(matches!(Sor::new(f64::NAN), Err(KernelError::Omega { .. })));
     assert!(matches!(
         sweep.until(f64::NAN).run(&field, &[], result()),
         Err(Error::Tolerance { .. })

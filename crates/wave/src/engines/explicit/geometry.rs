@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use syncline_kernel::rule::{Edge, Rule};
 use syncline_store::ElementType;
 
 use crate::engine::Bands;
-use crate::rule::{Edge, Rule};
 
 /// The numbers that describe how a pass goes over the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

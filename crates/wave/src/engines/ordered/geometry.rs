@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
+use syncline_kernel::rule::{Direction, Edge, Rule};
 use syncline_store::ElementType;
 
 use super::window::Window;
 use crate::engine::Bands;
-use crate::rule::{Direction, Edge, Rule};
 
 /// The positions by which a window moves at once.
 pub(super) const STEP: usize = 128;

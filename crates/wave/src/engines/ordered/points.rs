@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
+use syncline_kernel::rule::{Beyond, Edge, change, greater};
+
 use super::window::Window;
 use super::{Job, Ordered, Placed, Reach, Source, Worker};
-use crate::rule::{Beyond, Edge, change, greater};
 
 /// The rows of the window of a band that a level updates.
 struct Rows {

@@ -14,10 +14,10 @@
 
 use std::ops::Range;
 
+use syncline_kernel::lanes::dispatch::{Work, dispatch};
 use syncline_store::direct_io::IoBuffer;
 
 use crate::Result;
-use crate::lanes::dispatch::{Work, dispatch};
 use crate::lanes::{Lanes, Real, Vector};
 
 /// A window of one array.

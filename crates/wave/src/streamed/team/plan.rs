@@ -225,7 +225,7 @@ fn bytes(question: &Question, plan: &StreamPlan, cuts: &Cuts, groups: &Groups) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Stencil, stencil::Neighbour};
+    use crate::{Neighbour, Stencil};
     use std::time::Duration;
     use syncline_testkit::{Random, cases, seed};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::Kernel;
 use syncline_store::array::ArraySource;
 use syncline_store::columns::{ColumnWriter, Share as FileShare, UnitSums};
 use syncline_store::direct_io::DirectFile;
@@ -21,7 +22,6 @@ use super::same::{arguments, same};
 use super::sums::Between;
 use super::whole::Whole;
 use super::{link, plan};
-use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::run::Done;
 use crate::run::target::{Leftovers, Target};

@@ -12,10 +12,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use syncline_fabric::Member;
+use syncline_kernel::dynamic::{Kernel, PlainPoints};
 use syncline_store::checksum::Checksum;
 
 use crate::Result;
-use crate::dynamic::{Kernel, PlainPoints};
 use crate::error::Error;
 use crate::lanes::Real;
 use crate::run::target::Target;

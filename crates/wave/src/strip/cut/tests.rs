@@ -10,6 +10,8 @@ mod hosts;
 mod sizes;
 
 use proptest::prelude::*;
+use syncline_kernel::dynamic::{Dynamic as _, Kernel};
+use syncline_kernel::point::Typed;
 use syncline_store::Shape;
 use syncline_testkit::property;
 
@@ -20,8 +22,6 @@ use super::super::tests::{Eight, Few, numbers};
 use super::super::tile::Chain;
 use super::super::{Geometry, TOGETHER};
 use crate::described::Described;
-use crate::dynamic::{Dynamic as _, Kernel};
-use crate::kernel::Typed;
 use crate::lanes::{Lane, Lanes, Real};
 use crate::{
     PointKernel,

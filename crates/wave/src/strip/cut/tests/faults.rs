@@ -1,5 +1,6 @@
 //! Planted faults are found: messages that lack a record, and exports and imports at a wrong time.
 
+use syncline_kernel::point::Typed;
 use syncline_store::Shape;
 use syncline_testkit::Random;
 
@@ -8,7 +9,6 @@ use super::hosts::{Fault, Found, cuts};
 use super::sizes::exchanges;
 use super::{Case, Prefer};
 use crate::PointKernel;
-use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 
 /// Runs a case with a kernel of all neighbours; returns whether it equals the plain loop.

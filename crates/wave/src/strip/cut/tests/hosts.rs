@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use syncline_kernel::dynamic::Kernel;
 use syncline_testkit::Random;
 
 use super::super::super::Ring;
@@ -12,7 +13,6 @@ use super::super::super::tile::{Chain, Job, Scratch, pack_beyond, run};
 use super::super::message::export;
 use super::super::{Cuts, Share};
 use super::{Case, Prefer};
-use crate::dynamic::Kernel;
 use crate::lanes::Real;
 
 /// A fault that is planted in a run.

@@ -21,6 +21,7 @@ pub(crate) mod graph;
 mod lex;
 mod parse;
 mod program;
+pub(crate) mod scalar;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -148,6 +148,11 @@ impl Compiler<'_> {
                     Unary::Neg => Step::Neg,
                     Unary::Abs => Step::Abs,
                     Unary::Sqrt => Step::Sqrt,
+                    Unary::Floor => Step::Floor,
+                    Unary::Exp => Step::Exp,
+                    Unary::Log => Step::Log,
+                    Unary::Sin => Step::Sin,
+                    Unary::Cos => Step::Cos,
                 };
                 self.step(step, &[x]);
             }
@@ -239,6 +244,7 @@ impl Compiler<'_> {
             Binary::Sub => (One::Sub, One::SubFrom),
             Binary::Mul => (One::Mul, One::Mul),
             Binary::Div => (One::Div, One::DivInto),
+            Binary::Rem => (One::Rem, One::RemInto),
             Binary::Min => (One::Min, One::MinOf),
             Binary::Max => (One::Max, One::MaxOf),
         };

@@ -222,7 +222,7 @@ impl File {
             give(name.get_ref(), Meaning::Array, "a coefficient", name.span())?;
         }
         for name in &self.functions {
-            if parse::is_function(name.get_ref()) {
+            if parse::is_reserved(name.get_ref()) {
                 let message = format!("`{}` is a function of every description", name.get_ref());
                 return Err(Fault::new(name.span(), message));
             }

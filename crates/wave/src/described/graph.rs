@@ -44,6 +44,33 @@ pub(crate) enum Unary {
     Neg,
     Abs,
     Sqrt,
+    Floor,
+    Exp,
+    /// The natural logarithm.
+    Log,
+    Sin,
+    Cos,
+}
+
+impl Unary {
+    /// Returns whether the operation is one on real numbers only.
+    const fn is_real(self) -> bool {
+        !matches!(self, Unary::Neg | Unary::Abs)
+    }
+
+    /// Returns the name of the function in a text.
+    const fn name(self) -> &'static str {
+        match self {
+            Unary::Neg => "-",
+            Unary::Abs => "abs",
+            Unary::Sqrt => "sqrt",
+            Unary::Floor => "floor",
+            Unary::Exp => "exp",
+            Unary::Log => "log",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+        }
+    }
 }
 
 /// An operation on two values.
@@ -53,6 +80,8 @@ pub(crate) enum Binary {
     Sub,
     Mul,
     Div,
+    /// The remainder, which has the sign of the divisor.
+    Rem,
     Min,
     Max,
 }
@@ -205,6 +234,11 @@ pub(super) enum Refused {
     #[error("whole numbers have no square root; convert to float64, for example")]
     WholeRoot,
     #[error(
+        "`{name}` takes real numbers, but this is {found}; convert it, as in `float64(...)`",
+        name = .0.name(), found = .1
+    )]
+    Whole(Unary, ElementType),
+    #[error(
         "a function takes values of float64, but this is {0}; convert it, as in `float64(...)`"
     )]
     Argument(Type),
@@ -287,11 +321,13 @@ impl Graph {
         {
             return self.add(Node::Constant((-f64::from_bits(bits)).to_bits(), Type::Literal));
         }
-        if let Node::Unary(Unary::Sqrt, _) = node
+        if let Node::Unary(op, _) = node
+            && op.is_real()
             && let Type::Of(element) = value
             && !element.is_real()
         {
-            return Err(Refused::WholeRoot);
+            let root = op == Unary::Sqrt;
+            return Err(if root { Refused::WholeRoot } else { Refused::Whole(op, element) });
         }
         if let Some(&id) = self.ids.get(&node) {
             return Ok(id);
@@ -340,6 +376,11 @@ impl Graph {
             }
             other => other,
         })
+    }
+
+    /// Checks that two values have one type.
+    pub(super) fn compared(&self, x: Id, y: Id) -> Result<(), Refused> {
+        self.common(x, y).map(drop)
     }
 
     /// Returns the type of an operation on two values.

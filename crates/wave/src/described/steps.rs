@@ -24,6 +24,10 @@
 //! that combine several operations are as in A. Ertl and D. Gregg, "The structure and performance
 //! of efficient interpreters", JILP 5 (2003).
 
+use syncline_store::Element;
+
+use super::graph::Unary;
+use super::scalar;
 use crate::lanes::Vector;
 use crate::{Neighbour, Stencil};
 
@@ -303,6 +307,62 @@ macro_rules! place {
     };
 }
 
+/// Returns the greatest whole numbers that are at most the values.
+#[inline(always)]
+fn floor<L: Vector>(a: L) -> L {
+    let mut floors = a;
+    let values = (&raw mut floors).cast::<L::Element>();
+    for i in 0..L::WIDTH {
+        // SAFETY: a vector consists of `WIDTH` values.
+        unsafe { values.add(i).write(scalar::floor(values.add(i).read())) };
+    }
+    floors
+}
+
+/// Returns the results of a function for all values of a vector.
+#[inline(always)]
+fn each<L: Vector>(op: Unary, a: L) -> L {
+    let mut results = a;
+    // SAFETY: a vector consists of `WIDTH` values.
+    unsafe { functions((&raw mut results).cast::<L::Element>(), L::WIDTH, op) };
+    results
+}
+
+/// Replaces `n` values by the results of a function. The calls are not among the steps, so that
+/// these keep their registers.
+///
+/// # Safety
+/// The values must be valid for reads and writes.
+#[inline(never)]
+unsafe fn functions<E: Element>(values: *mut E, n: usize, op: Unary) {
+    for i in 0..n {
+        // SAFETY: the caller guarantees the values.
+        unsafe { values.add(i).write(scalar::function(op, values.add(i).read())) };
+    }
+}
+
+/// Returns the remainders of all values of a vector.
+#[inline(always)]
+fn remainder<L: Vector>(a: L, by: L) -> L {
+    let (mut results, by) = (a, by);
+    let divisors = (&raw const by).cast::<L::Element>();
+    // SAFETY: a vector consists of `WIDTH` values.
+    unsafe { remainders((&raw mut results).cast::<L::Element>(), divisors, L::WIDTH) };
+    results
+}
+
+/// Replaces `n` values by their remainders.
+///
+/// # Safety
+/// The values must be valid for reads and writes, and the divisors for reads.
+#[inline(never)]
+unsafe fn remainders<E: Element>(values: *mut E, by: *const E, n: usize) {
+    for i in 0..n {
+        // SAFETY: the caller guarantees the values.
+        unsafe { values.add(i).write(scalar::remainder(values.add(i).read(), by.add(i).read())) };
+    }
+}
+
 fn four(places: &[Place]) -> [Any; 4] {
     std::array::from_fn(|i| places.get(i).copied())
 }
@@ -326,6 +386,11 @@ steps! {
         Neg(a) = -a;
         Abs(a) = a.abs();
         Sqrt(a) = a.sqrt();
+        Floor(a) = floor(a);
+        Exp(a) = each(Unary::Exp, a);
+        Log(a) = each(Unary::Log, a);
+        Sin(a) = each(Unary::Sin, a);
+        Cos(a) = each(Unary::Cos, a);
     }
     one {
         Load(a, x): LoadS LoadC LoadK = x;
@@ -335,6 +400,8 @@ steps! {
         Mul(a, x): MulS MulC MulK = a * x;
         Div(a, x): DivS DivC DivK = a / x;
         DivInto(a, x): DivIntoS DivIntoC DivIntoK = x / a;
+        Rem(a, x): RemS RemC RemK = remainder(a, x);
+        RemInto(a, x): RemIntoS RemIntoC RemIntoK = remainder(x, a);
         Min(a, x): MinS MinC MinK = a.min(x);
         MinOf(a, x): MinOfS MinOfC MinOfK = x.min(a);
         Max(a, x): MaxS MaxC MaxK = a.max(x);

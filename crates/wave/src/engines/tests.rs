@@ -205,7 +205,8 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         for _ in 0..random.within(1..=6) {
             let (x, y, z) = (value(random), value(random), value(random));
             let number = random.below(5);
-            sum = match random.below(if calls { 16 } else { 14 }) {
+            let (real, most) = (!typed || types[field].is_real(), if calls { 24 } else { 22 });
+            sum = match random.below(most) {
                 0 => format!("{sum} + {x}"),
                 1 => format!("{sum} - {x}"),
                 2 => format!("{x} - ({sum})"),
@@ -219,8 +220,19 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
                 10 => format!("if({x} <= {y}, {sum}, -{z})"),
                 11 => format!("if({x} == {number}, {y}, {sum})"),
                 12 => format!("{sum} + {x} + {y} + {z}"),
-                14 => format!("given({sum}, {x})"),
-                15 => format!("given({y}, 3) - ({sum}) * {z}"),
+                13 => format!("({sum}) % ({x} - {number})"),
+                14 => format!("({sum}) ** {} - {x} ** {number}", random.below(4)),
+                15 => format!("if({x} < {y} and not {z} <= {number}, {sum}, {z})"),
+                16 => format!("if({x} < {number} or ({sum} != {y} or {x} == {z}), {y}, {sum})"),
+                17 if real => format!("floor({sum}) + {x} ** -2"),
+                18 if real => format!("if(isnan({sum}) or {x} > {y}, {z}, {sum})"),
+                19 if real => {
+                    let function = random.one_of(&["exp", "log", "sin", "cos"]);
+                    format!("{x} - {function}({sum})")
+                }
+                20 if real => format!("floor({x} * {number} / 3) * {sum}"),
+                22 => format!("given({sum}, {x})"),
+                23 => format!("given({y}, 3) - ({sum}) * {z}"),
                 _ => format!("({sum}) / {x}"),
             };
         }

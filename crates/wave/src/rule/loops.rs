@@ -16,6 +16,7 @@ use syncline_store::array::Number;
 
 use super::Overflow;
 use crate::described::graph::{Binary, Comparison, Unary};
+use crate::described::scalar::Real;
 use crate::lanes::Lanes;
 
 /// Computes `n` values at `to` from the operands.
@@ -109,6 +110,7 @@ trait Value: Number {
     fn div(self, y: Self, saturating: bool) -> Self;
     fn neg(self, saturating: bool) -> Self;
     fn abs(self, saturating: bool) -> Self;
+    fn rem(self, y: Self) -> Self;
     fn sqrt(self) -> Self;
     fn less(self, y: Self) -> bool;
     fn at_most(self, y: Self) -> bool;
@@ -129,6 +131,8 @@ macro_rules! reals {
             fn neg(self, _: bool) -> Self { -self }
             #[inline(always)]
             fn abs(self, _: bool) -> Self { self.abs() }
+            #[inline(always)]
+            fn rem(self, y: Self) -> Self { self.remainder(y) }
             #[inline(always)]
             fn sqrt(self) -> Self { self.sqrt() }
             #[inline(always)]
@@ -168,6 +172,15 @@ macro_rules! wholes {
             fn neg(self, $saturating: bool) -> Self { let $n = self; $neg }
             #[inline(always)]
             fn abs(self, $saturating: bool) -> Self { let $n = self; $abs }
+            #[inline(always)]
+            fn rem(self, y: Self) -> Self {
+                if y == 0 {
+                    return 0;
+                }
+                let rest = self.wrapping_rem(y);
+                #[allow(unused_comparisons)]
+                if rest != 0 && (rest < 0) != (y < 0) { rest.wrapping_add(y) } else { rest }
+            }
             #[inline(always)]
             fn sqrt(self) -> Self { self }
             #[inline(always)]
@@ -315,6 +328,12 @@ loops! {
     neg<T: Value, C: Choice; T>(a: T) = a.neg(C::SATURATING);
     abs<T: Value, C: Choice; T>(a: T) = a.abs(C::SATURATING);
     sqrt<T: Value; T>(a: T) = a.sqrt();
+    rem<T: Value; T>(a: T, b: T) = a.rem(b);
+    floor<T: Real; T>(a: T) = a.floored();
+    exp<T: Real; T>(a: T) = a.function(Unary::Exp);
+    log<T: Real; T>(a: T) = a.function(Unary::Log);
+    sin<T: Real; T>(a: T) = a.function(Unary::Sin);
+    cos<T: Real; T>(a: T) = a.function(Unary::Cos);
     sum4<T: Value, C: Choice; T>(a: T, b: T, c: T, d: T) =
         a.add(b, C::SATURATING).add(c, C::SATURATING).add(d, C::SATURATING);
     add_add<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).add(c, false);
@@ -409,6 +428,7 @@ fn cast_to<T: Convertible>(op: Op, overflow: Overflow, instructions: Instruction
 /// The loops that every type has, and that do not depend on the overflow.
 fn any<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
     Some(match op {
+        Op::Binary(Binary::Rem) => rem::<T>(i),
         Op::Binary(Binary::Min) => min::<T>(i),
         Op::Binary(Binary::Max) => max::<T>(i),
         Op::Select(Comparison::Less) => select_less::<T>(i),
@@ -445,10 +465,15 @@ fn whole<T: Convertible>(op: Op, overflow: Overflow, i: Instructions) -> Option<
     arithmetic.or_else(|| any::<T>(op, i)).or_else(|| cast_to::<T>(op, overflow, i))
 }
 
-fn real<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
+fn real<T: Convertible + Real>(op: Op, i: Instructions) -> Option<Loop> {
     use Arithmetic::{Add, Mul, Sub};
     Some(match op {
         Op::Unary(Unary::Sqrt) => sqrt::<T>(i),
+        Op::Unary(Unary::Floor) => floor::<T>(i),
+        Op::Unary(Unary::Exp) => exp::<T>(i),
+        Op::Unary(Unary::Log) => log::<T>(i),
+        Op::Unary(Unary::Sin) => sin::<T>(i),
+        Op::Unary(Unary::Cos) => cos::<T>(i),
         Op::Pair(Add, Then::Add) => add_add::<T>(i),
         Op::Pair(Add, Then::Less) => add_less::<T>(i),
         Op::Pair(Add, Then::From) => add_from::<T>(i),

@@ -71,10 +71,20 @@ impl Computing {
             (Unary::Neg, Value::Single(x)) => Value::Single(-x),
             (Unary::Abs, Value::Single(x)) => Value::Single(x.abs()),
             (Unary::Sqrt, Value::Single(x)) => Value::Single(x.sqrt()),
+            (Unary::Floor, Value::Double(x)) => Value::Double(x.floor()),
+            (Unary::Exp, Value::Double(x)) => Value::Double(x.exp()),
+            (Unary::Log, Value::Double(x)) => Value::Double(x.ln()),
+            (Unary::Sin, Value::Double(x)) => Value::Double(x.sin()),
+            (Unary::Cos, Value::Double(x)) => Value::Double(x.cos()),
+            (Unary::Floor, Value::Single(x)) => Value::Single(x.floor()),
+            (Unary::Exp, Value::Single(x)) => Value::Single(x.exp()),
+            (Unary::Log, Value::Single(x)) => Value::Single(x.ln()),
+            (Unary::Sin, Value::Single(x)) => Value::Single(x.sin()),
+            (Unary::Cos, Value::Single(x)) => Value::Single(x.cos()),
             (Unary::Neg, Value::Whole(x)) => self.held(-i128::from(x)),
             (Unary::Abs, Value::Whole(x)) => self.held(i128::from(x).abs()),
             // The graph has no such node.
-            (Unary::Sqrt, Value::Whole(x)) => Value::Whole(x),
+            (_, Value::Whole(x)) => Value::Whole(x),
         }
     }
 
@@ -85,6 +95,15 @@ impl Computing {
                 Binary::Sub => x - y,
                 Binary::Mul => x * y,
                 Binary::Div => x / y,
+                Binary::Rem => {
+                    // What `fmod` returns has the sign of the dividend.
+                    let rest = x % y;
+                    let other = rest.is_sign_negative() != y.is_sign_negative();
+                    match rest == 0.0 {
+                        true => rest.copysign(y),
+                        false => rest + if other { y } else { 0.0 },
+                    }
+                }
                 Binary::Min => {
                     if x < y {
                         x
@@ -105,6 +124,14 @@ impl Computing {
                 Binary::Sub => x - y,
                 Binary::Mul => x * y,
                 Binary::Div => x / y,
+                Binary::Rem => {
+                    let rest = x % y;
+                    let other = rest.is_sign_negative() != y.is_sign_negative();
+                    match rest == 0.0 {
+                        true => rest.copysign(y),
+                        false => rest + if other { y } else { 0.0 },
+                    }
+                }
                 Binary::Min => {
                     if x < y {
                         x
@@ -127,6 +154,11 @@ impl Computing {
                     Binary::Sub => x - y,
                     Binary::Mul => x * y,
                     Binary::Div => x.checked_div(y).unwrap_or(0),
+                    Binary::Rem if y == 0 => 0,
+                    Binary::Rem => {
+                        let rest = x.rem_euclid(y);
+                        if y < 0 && rest > 0 { rest + y } else { rest }
+                    }
                     Binary::Min => x.min(y),
                     Binary::Max => x.max(y),
                 })

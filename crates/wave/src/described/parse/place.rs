@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use syncline_store::ElementType;
 
-use super::{Array, FUNCTIONS, Meaning, Nodata, Parser, RADIUS, Use, refused};
+use super::{Array, FUNCTIONS, Item, Meaning, NEWER, Nodata, Parser, RADIUS, Use, refused};
 use crate::described::error::{Fault, unknown_name};
 use crate::described::graph::{Comparison, Id, Node, Read};
 use crate::described::lex::Token;
@@ -56,12 +56,13 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// Parses a place from its first name on.
-    pub(super) fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Id, Fault> {
+    pub(super) fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Item, Fault> {
         let (when, name, range) = self.when(name, range)?;
         if self.lexer.peek()?.0 == Token::Symbol("(") {
             let types = ElementType::ALL.map(ElementType::name);
             let given = self.context.functions.iter().map(String::as_str);
-            let known = FUNCTIONS.iter().copied().chain(types).chain(given);
+            let own = FUNCTIONS.iter().chain(&NEWER).copied();
+            let known = own.chain(types).chain(given);
             return Err(Fault::new(range, unknown_name("function", name, known)));
         }
         if let Some(array) = self.context.array(name) {
@@ -69,18 +70,22 @@ impl<'t> Parser<'t, '_> {
             return match offset {
                 Some(offset) if offset != [0; 3] => self.read(array, when, offset, range),
                 _ => self.centre(array, when, name, range),
-            };
+            }
+            .map(Item::Value);
         }
         match self.names.get(name) {
-            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(id),
-            Some(&(Meaning::Value(_), kind)) => {
+            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(Item::Value(id)),
+            Some(&(Meaning::Condition(condition), _)) if when == When::Now => {
+                Ok(Item::Condition(condition))
+            }
+            Some(&(Meaning::Value(_) | Meaning::Condition(_), kind)) => {
                 Err(Fault::new(range, format!("`{name}` is {kind}; only a field is old or new")))
             }
             Some(&(Meaning::Neighbour([0, 0, 0]), _)) if self.context.fields == 1 => {
-                self.centre(0, when, name, range)
+                self.centre(0, when, name, range).map(Item::Value)
             }
             Some(&(Meaning::Neighbour(offset), _)) if self.context.fields == 1 => {
-                self.read(0, when, offset, range)
+                self.read(0, when, offset, range).map(Item::Value)
             }
             Some((Meaning::Neighbour(_), _)) => {
                 let field = &self.context.arrays[0].name;

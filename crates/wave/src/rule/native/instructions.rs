@@ -26,6 +26,8 @@ pub(super) enum One {
     With(Code, u64),
     /// An instruction that subtracts the value from 0.
     FromZero(Code),
+    /// An instruction with one operand and a number that says how.
+    How(Code, u32),
 }
 
 impl Set {
@@ -78,6 +80,8 @@ impl Set {
         use Code::*;
         let wrapping = self.overflow == Overflow::Wrapping;
         let sign = 1 << 63;
+        // Down, without an exception if the value is no whole number.
+        let down = 0x9;
         Some(match (op, self.wide, self.element) {
             (Unary::Neg, true, Float64 | Float32) => {
                 One::With(EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, sign)
@@ -93,6 +97,14 @@ impl Set {
             (Unary::Sqrt, true, Float32) => One::Of(EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er),
             (Unary::Sqrt, false, Float64) => One::Of(VEX_Vsqrtpd_ymm_ymmm256),
             (Unary::Sqrt, false, Float32) => One::Of(VEX_Vsqrtps_ymm_ymmm256),
+            (Unary::Floor, true, Float64) => {
+                One::How(EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae, down)
+            }
+            (Unary::Floor, true, Float32) => {
+                One::How(EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, down)
+            }
+            (Unary::Floor, false, Float64) => One::How(VEX_Vroundpd_ymm_ymmm256_imm8, down),
+            (Unary::Floor, false, Float32) => One::How(VEX_Vroundps_ymm_ymmm256_imm8, down),
             (Unary::Neg, ..) => One::FromZero(self.binary(Binary::Sub)?),
             (Unary::Abs, _, Int16) if wrapping => One::Of(EVEX_Vpabsw_zmm_k1z_zmmm512),
             (Unary::Abs, _, Int32) if wrapping => One::Of(EVEX_Vpabsd_zmm_k1z_zmmm512b32),
@@ -103,7 +115,7 @@ impl Set {
 
     /// Returns the instruction of an operation on two values.
     pub(super) fn binary(&self, op: Binary) -> Option<Code> {
-        use Binary::{Add, Div, Max, Min, Mul, Sub};
+        use Binary::{Add, Div, Max, Min, Mul, Rem, Sub};
         use Code::*;
         if self.element.is_real() {
             return Some(match (op, self.wide, self.element) {
@@ -131,6 +143,7 @@ impl Set {
                 (Max, true, _) => EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
                 (Max, false, Float64) => VEX_Vmaxpd_ymm_ymm_ymmm256,
                 (Max, false, _) => VEX_Vmaxps_ymm_ymm_ymmm256,
+                (Rem, ..) => return None,
             });
         }
         let saturating = self.overflow == Overflow::Saturating;

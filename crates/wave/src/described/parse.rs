@@ -242,7 +242,7 @@ impl<'t> Parser<'t, '_> {
         let mut roots: Vec<Id> = self.given.iter().copied().flatten().collect();
         for (index, array) in context.arrays.iter().enumerate().rev() {
             let Some(nodata) = array.nodata else { continue };
-            let here = self.read_raw(index as u16, false, [0; 3], &range)?;
+            let here = self.read_value(index as u16, false, [0; 3], &range)?;
             for (field, root) in roots.iter_mut().enumerate() {
                 let kept = self.read_raw(field as u16, false, [0; 3], &range)?;
                 *root = self.where_no_data(here, nodata, kept, *root, &range)?;
@@ -254,8 +254,14 @@ impl<'t> Parser<'t, '_> {
 
     /// Returns the value if it has the type; a number takes the type.
     fn of_type(&mut self, item: Item, wanted: Type, range: Range<usize>) -> Result<Id, Fault> {
+        let half = wanted == Type::Of(ElementType::Float16);
+        // A text computes in float32 with values of float16.
+        let computed = if half { Type::Of(ElementType::Float32) } else { wanted };
         let id = match item {
             Item::Value(id) => id,
+            Item::Condition(condition) if wanted == Type::Of(ElementType::Bool) => {
+                return self.numbers(condition, ElementType::Bool, &range);
+            }
             Item::Condition(_) => {
                 let hint = match wanted {
                     Type::Of(element) => format!("convert it, as in `{element}(a < b)`"),
@@ -265,10 +271,13 @@ impl<'t> Parser<'t, '_> {
                 return Err(Fault::new(range, message));
             }
         };
-        let id = self.graph.coerce(id, wanted).map_err(|why| refused(why, &range))?;
+        let id = self.graph.coerce(id, computed).map_err(|why| refused(why, &range))?;
         match self.graph.value_of(id) {
             Type::Literal => Ok(id),
-            value if value == wanted => Ok(id),
+            value if value == computed && half => {
+                self.add(Node::Cast(ElementType::Float16, id), range)
+            }
+            value if value == computed => Ok(id),
             value => Err(Fault::new(
                 range,
                 format!(
@@ -470,6 +479,11 @@ impl<'t> Parser<'t, '_> {
     fn condition_of(&mut self, item: Item, range: &Range<usize>) -> Result<Condition, Fault> {
         match item {
             Item::Condition(condition) => Ok(condition),
+            Item::Value(id) if self.graph.value_of(id) == Type::Of(ElementType::Bool) => {
+                let zero = self.zero(ElementType::Bool).map_err(|why| refused(why, range))?;
+                let equal = self.conditions.compare(Comparison::Equal, id, zero);
+                Ok(self.conditions.not(equal))
+            }
             Item::Value(_) => {
                 let message = "this is a number, and no comparison; write `a != 0`, for example";
                 Err(Fault::new(range.clone(), message))
@@ -579,12 +593,27 @@ impl<'t> Parser<'t, '_> {
             let known = FUNCTIONS.iter().chain(&NEWER).copied();
             return Err(Fault::new(range, unknown_name("function", name, known)));
         };
+        let half = element == ElementType::Float16;
         let id = match item {
-            Item::Value(id) => id,
-            Item::Condition(condition) => {
+            Item::Value(id) if self.graph.value_of(id) != Type::Of(ElementType::Bool) => id,
+            item if element == ElementType::Bool => return Ok(item),
+            item => {
+                let condition = self.condition_of(item, &range)?;
+                let element = if half { ElementType::Float32 } else { element };
                 return self.numbers(condition, element, &range).map(Item::Value);
             }
         };
+        if element == ElementType::Bool {
+            let zero = self.graph.constant(0.0).map_err(|why| refused(why, &range))?;
+            let equal = self.conditions.compare(Comparison::Equal, id, zero);
+            return Ok(Item::Condition(self.conditions.not(equal)));
+        }
+        if half {
+            let wide = Type::Of(ElementType::Float64);
+            let id = self.graph.coerce(id, wide).map_err(|why| refused(why, &range))?;
+            let rounded = self.add(Node::Cast(element, id), range.clone())?;
+            return self.add(Node::Cast(ElementType::Float32, rounded), range).map(Item::Value);
+        }
         match self.graph.value_of(id) {
             // A number becomes a number of the type; it is not rounded twice.
             Type::Literal => {
@@ -594,6 +623,12 @@ impl<'t> Parser<'t, '_> {
             _ => self.add(Node::Cast(element, id), range),
         }
         .map(Item::Value)
+    }
+
+    /// Returns the number 0 of a type.
+    fn zero(&mut self, element: ElementType) -> Result<Id, Refused> {
+        let zero = self.graph.constant(0.0)?;
+        self.graph.coerce(zero, Type::Of(element))
     }
 
     /// Returns 1 of a type where a condition holds, and 0 elsewhere.
@@ -613,10 +648,22 @@ impl<'t> Parser<'t, '_> {
         self.choose(condition, one, zero, range)
     }
 
+    /// Parses a value of an `if`; a condition is one of bool.
+    fn branch(&mut self) -> Result<Id, Fault> {
+        let at = self.lexer.peek()?.1;
+        match self.expression()? {
+            Item::Value(id) => Ok(id),
+            Item::Condition(condition) => self.numbers(condition, ElementType::Bool, &at),
+        }
+    }
+
     /// Parses the rest of an `if`, after its condition.
     fn choice(&mut self, first: Item, range: Range<usize>) -> Result<Item, Fault> {
         let condition = match first {
             Item::Condition(condition) => condition,
+            Item::Value(id) if self.graph.value_of(id) == Type::Of(ElementType::Bool) => {
+                self.condition_of(first, &range)?
+            }
             Item::Value(_) => {
                 let (token, range) = self.lexer.peek()?;
                 let message = format!("expected a comparison such as `<`, not {token}");
@@ -624,9 +671,9 @@ impl<'t> Parser<'t, '_> {
             }
         };
         self.expect(",", "after the comparison")?;
-        let yes = self.sum()?;
+        let yes = self.branch()?;
         self.expect(",", "and the value otherwise")?;
-        let no = self.sum()?;
+        let no = self.branch()?;
         self.choose(condition, yes, no, &range).map(Item::Value)
     }
 }

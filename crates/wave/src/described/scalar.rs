@@ -1,4 +1,4 @@
-//! Functions of one value, by which the executors compute where there is no instruction for vectors.
+//! Functions of one value, by which executors compute where there is no instruction for vectors.
 //!
 //! # Contract
 //! `exp`, `log`, `sin` and `cos` are those of the platform's mathematical library for the type of

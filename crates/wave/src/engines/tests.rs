@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use syncline_store::ElementType;
-use syncline_store::array::{Array, ArraySource, Number};
+use syncline_store::array::{Array, ArraySource, Bool, Half, Number};
 use syncline_testkit::{Random, cases, seed};
 
 use crate::described::graph::Type;
@@ -30,6 +30,12 @@ fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random)
         match element {
             ElementType::Float64 => place.copy_from_slice(&real.to_le_bytes()),
             ElementType::Float32 => place.copy_from_slice(&(real as f32).to_le_bytes()),
+            ElementType::Float16 => {
+                place.copy_from_slice(&Half::from_f64(real).0.to_le_bytes());
+            }
+            // Rarely a byte that numpy does not write.
+            ElementType::Bool if number == 99 => place.copy_from_slice(&[7]),
+            ElementType::Bool => place.copy_from_slice(&[(number & 1) as u8]),
             _ => place.copy_from_slice(&number.to_le_bytes()[..width]),
         }
     }
@@ -139,6 +145,11 @@ impl Setting {
     }
 }
 
+/// Returns the type in which a text computes with values of a type.
+fn kind(element: ElementType) -> ElementType {
+    if element == ElementType::Float16 { ElementType::Float32 } else { element }
+}
+
 /// A random description, and the number of its dimensions.
 pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let dimensions = if random.one_in(3) { 3 } else { 2 };
@@ -155,6 +166,7 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let mixed = random.one_in(2);
     let types: Vec<ElementType> =
         names.iter().map(|_| if mixed { random.one_of(&ElementType::ALL) } else { one }).collect();
+    let masks = typed && types.contains(&ElementType::Bool);
     let mut text = format!("name = 'random'\ndimensions = {dimensions}\n");
     let quoted = |names: &[String]| format!("{names:?}");
     text += &format!("fields = {}\n", quoted(&names[..fields]));
@@ -189,6 +201,7 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         }
         // A function takes float64, which the data of a description without types then are.
         let calls = calls && (!typed || types[field] == ElementType::Float64);
+        let own = kind(types[field]);
         // A read as a value of the type of the field.
         let value = |random: &mut Random| {
             let array = random.below(names.len());
@@ -196,11 +209,27 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
                 0 => names[array].clone(),
                 _ => read(random, array),
             };
-            match typed && types[array] != types[field] {
-                true => format!("{}({value})", types[field]),
+            match typed && kind(types[array]) != own {
+                true => format!("{own}({value})"),
                 false => value,
             }
         };
+        if typed && own == ElementType::Bool {
+            let mut all = value(random);
+            for _ in 0..random.within(1..=4) {
+                let (x, y) = (value(random), value(random));
+                let number = format!("float32({})", names[random.below(names.len())]);
+                all = match random.below(5) {
+                    0 => format!("{all} and not {x}"),
+                    1 => format!("({all} or {x}) and {y}"),
+                    2 => format!("if({x}, {y}, {all})"),
+                    3 => format!("if({all}, {x}, {number} < 3)"),
+                    _ => format!("({x} and {all}) or floor({number}) % 3 == 1 or isnan({number})"),
+                };
+            }
+            update += &format!("{} = {all}\n", names[field]);
+            continue;
+        }
         let mut sum = value(random);
         for _ in 0..random.within(1..=6) {
             let (x, y, z) = (value(random), value(random), value(random));
@@ -247,7 +276,8 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         let edges: Vec<String> = axes
             .into_iter()
             .map(|axis| {
-                let rules = ["'fixed'", "'clamped'", "'reflected'", "3", "'periodic'"];
+                let number = if masks { "1" } else { "3" };
+                let rules = ["'fixed'", "'clamped'", "'reflected'", number, "'periodic'"];
                 let most = if explicit && axis == "columns" { 5 } else { 4 };
                 format!("{axis} = {}", rules[random.below(most)])
             })
@@ -262,6 +292,10 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         let (seen, array) = (random.one_of(&["'point'", "7"]), random.below(names.len()));
         let is_real = !typed || types[array].to_string().starts_with("float");
         let value = if is_real && random.one_in(3) { "nan" } else { "4" };
+        let (value, seen) = match typed && types[array] == ElementType::Bool {
+            true => ("1", if seen == "7" { "0" } else { seen }),
+            false => (value, seen),
+        };
         text += &format!("[nodata]\n{} = {{ value = {value}, seen = {seen} }}\n", names[array]);
     }
     if typed {
@@ -298,6 +332,11 @@ pub(crate) fn difference(left: &Array, right: &Array) -> Option<String> {
             let same = x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
             differs(i, same, format!("{x} {y}"))
         }
+        ElementType::Float16 => {
+            let of = |bytes: &[u8]| Half(u16::from_le_bytes(bytes.try_into().unwrap()));
+            let (x, y) = (of(x), of(y));
+            differs(i, x == y || x.is_nan() && y.is_nan(), format!("{x} {y}"))
+        }
         _ => differs(i, x == y, format!("{x:?} {y:?}")),
     })
 }
@@ -314,6 +353,13 @@ pub(crate) fn change(old: &Array, new: &Array) -> f64 {
     match old.element() {
         ElementType::Float64 => of(old, new, |x: f64, y| real(x, y, y - x)),
         ElementType::Float32 => of(old, new, |x: f32, y| real(x.into(), y.into(), (y - x).into())),
+        ElementType::Float16 => of(old, new, |x: Half, y: Half| {
+            let (x, y) = (x.to_f32(), y.to_f32());
+            real(x.into(), y.into(), (y - x).into())
+        }),
+        ElementType::Int8 => of(old, new, |x: i8, y| x.abs_diff(y).into()),
+        ElementType::Uint32 => of(old, new, |x: u32, y| x.abs_diff(y).into()),
+        ElementType::Bool => of(old, new, |x: Bool, y: Bool| x.0.abs_diff(y.0).into()),
         ElementType::Uint8 => of(old, new, |x: u8, y| x.abs_diff(y).into()),
         ElementType::Int16 => of(old, new, |x: i16, y| x.abs_diff(y).into()),
         ElementType::Uint16 => of(old, new, |x: u16, y| x.abs_diff(y).into()),

@@ -37,7 +37,10 @@ impl Set {
         element: ElementType,
         overflow: Overflow,
     ) -> Option<Self> {
+        // Bytes of bool are only compared and chosen.
+        let element = if element == Bool { Uint8 } else { element };
         let wide = match instructions {
+            _ if element == Float16 => return None,
             Instructions::Avx512 => true,
             Instructions::Avx2 if element.is_real() => false,
             _ => return None,
@@ -58,11 +61,15 @@ impl Set {
             (false, _) => (VEX_Vmovups_ymm_ymmm256, VEX_Vmovups_ymmm256_ymm),
             (true, Float64) => (EVEX_Vmovupd_zmm_k1z_zmmm512, EVEX_Vmovupd_zmmm512_k1z_zmm),
             (true, Float32) => (EVEX_Vmovups_zmm_k1z_zmmm512, EVEX_Vmovups_zmmm512_k1z_zmm),
-            (true, Uint8) => (EVEX_Vmovdqu8_zmm_k1z_zmmm512, EVEX_Vmovdqu8_zmmm512_k1z_zmm),
-            (true, Int16 | Uint16) => {
+            (true, Uint8 | Int8 | Bool) => {
+                (EVEX_Vmovdqu8_zmm_k1z_zmmm512, EVEX_Vmovdqu8_zmmm512_k1z_zmm)
+            }
+            (true, Int16 | Uint16 | Float16) => {
                 (EVEX_Vmovdqu16_zmm_k1z_zmmm512, EVEX_Vmovdqu16_zmmm512_k1z_zmm)
             }
-            (true, Int32) => (EVEX_Vmovdqu32_zmm_k1z_zmmm512, EVEX_Vmovdqu32_zmmm512_k1z_zmm),
+            (true, Int32 | Uint32) => {
+                (EVEX_Vmovdqu32_zmm_k1z_zmmm512, EVEX_Vmovdqu32_zmmm512_k1z_zmm)
+            }
             (true, Int64) => (EVEX_Vmovdqu64_zmm_k1z_zmmm512, EVEX_Vmovdqu64_zmmm512_k1z_zmm),
         }
     }
@@ -106,6 +113,7 @@ impl Set {
             (Unary::Floor, false, Float64) => One::How(VEX_Vroundpd_ymm_ymmm256_imm8, down),
             (Unary::Floor, false, Float32) => One::How(VEX_Vroundps_ymm_ymmm256_imm8, down),
             (Unary::Neg, ..) => One::FromZero(self.binary(Binary::Sub)?),
+            (Unary::Abs, _, Int8) if wrapping => One::Of(EVEX_Vpabsb_zmm_k1z_zmmm512),
             (Unary::Abs, _, Int16) if wrapping => One::Of(EVEX_Vpabsw_zmm_k1z_zmmm512),
             (Unary::Abs, _, Int32) if wrapping => One::Of(EVEX_Vpabsd_zmm_k1z_zmmm512b32),
             (Unary::Abs, _, Int64) if wrapping => One::Of(EVEX_Vpabsq_zmm_k1z_zmmm512b64),
@@ -149,12 +157,18 @@ impl Set {
         let saturating = self.overflow == Overflow::Saturating;
         Some(match (op, self.element) {
             (Add, Uint8) if saturating => EVEX_Vpaddusb_zmm_k1z_zmm_zmmm512,
+            (Add, Int8) if saturating => EVEX_Vpaddsb_zmm_k1z_zmm_zmmm512,
+            (Sub, Int8) if saturating => EVEX_Vpsubsb_zmm_k1z_zmm_zmmm512,
             (Add, Uint16) if saturating => EVEX_Vpaddusw_zmm_k1z_zmm_zmmm512,
             (Add, Int16) if saturating => EVEX_Vpaddsw_zmm_k1z_zmm_zmmm512,
             (Sub, Uint8) if saturating => EVEX_Vpsubusb_zmm_k1z_zmm_zmmm512,
             (Sub, Uint16) if saturating => EVEX_Vpsubusw_zmm_k1z_zmm_zmmm512,
             (Sub, Int16) if saturating => EVEX_Vpsubsw_zmm_k1z_zmm_zmmm512,
             (Min, Uint8) => EVEX_Vpminub_zmm_k1z_zmm_zmmm512,
+            (Min, Int8) => EVEX_Vpminsb_zmm_k1z_zmm_zmmm512,
+            (Max, Int8) => EVEX_Vpmaxsb_zmm_k1z_zmm_zmmm512,
+            (Min, Uint32) => EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
+            (Max, Uint32) => EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
             (Min, Uint16) => EVEX_Vpminuw_zmm_k1z_zmm_zmmm512,
             (Min, Int16) => EVEX_Vpminsw_zmm_k1z_zmm_zmmm512,
             (Min, Int32) => EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
@@ -165,16 +179,16 @@ impl Set {
             (Max, Int32) => EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
             (Max, Int64) => EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64,
             _ if saturating => return None,
-            (Add, Uint8) => EVEX_Vpaddb_zmm_k1z_zmm_zmmm512,
+            (Add, Uint8 | Int8) => EVEX_Vpaddb_zmm_k1z_zmm_zmmm512,
             (Add, Uint16 | Int16) => EVEX_Vpaddw_zmm_k1z_zmm_zmmm512,
-            (Add, Int32) => EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+            (Add, Int32 | Uint32) => EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
             (Add, Int64) => EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64,
-            (Sub, Uint8) => EVEX_Vpsubb_zmm_k1z_zmm_zmmm512,
+            (Sub, Uint8 | Int8) => EVEX_Vpsubb_zmm_k1z_zmm_zmmm512,
             (Sub, Uint16 | Int16) => EVEX_Vpsubw_zmm_k1z_zmm_zmmm512,
-            (Sub, Int32) => EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+            (Sub, Int32 | Uint32) => EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
             (Sub, Int64) => EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64,
             (Mul, Uint16 | Int16) => EVEX_Vpmullw_zmm_k1z_zmm_zmmm512,
-            (Mul, Int32) => EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+            (Mul, Int32 | Uint32) => EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
             (Mul, Int64) => EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64,
             _ => return None,
         })
@@ -207,10 +221,18 @@ impl Set {
                 real,
                 EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
             ),
-            (true, Uint8) => {
+            (true, Int8) => {
+                (EVEX_Vpcmpb_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512)
+            }
+            (true, Uint32) => (
+                EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
+                whole,
+                EVEX_Vpblendmd_zmm_k1z_zmm_zmmm512b32,
+            ),
+            (true, Uint8 | Bool) => {
                 (EVEX_Vpcmpub_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512)
             }
-            (true, Uint16) => {
+            (true, Uint16 | Float16) => {
                 (EVEX_Vpcmpuw_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmw_zmm_k1z_zmm_zmmm512)
             }
             (true, Int16) => {

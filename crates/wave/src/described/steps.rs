@@ -126,6 +126,10 @@ macro_rules! steps {
             /// Selects the third value if the first and the second are equal, and the fourth
             /// otherwise.
             Equal([Any; 4]),
+            /// The remainder of the first value by the second.
+            Rem([Any; 2]),
+            /// The result of a function of the platform's library.
+            Call(Unary),
             $($none,)*
             $($s(u8), $c(u8), $k(u8),)*
             $($ss(u8, u8), $sc(u8, u8), $sk(u8, u8), $cc(u8, u8), $ck(u8, u8),)*
@@ -174,7 +178,8 @@ macro_rules! steps {
                 match self {
                     $(Step::$joined { $($x3,)* } => four(&[$(place!($p3, $x3),)*]),)*
                     Step::Less(operands) | Step::AtMost(operands) | Step::Equal(operands) => operands,
-                    Step::Store(_) $(| Step::$none)* => [None; 4],
+                    Step::Rem([x, y]) => [x, y, None, None],
+                    Step::Store(_) | Step::Call(_) $(| Step::$none)* => [None; 4],
                     $(
                         Step::$s(x) => [Some(Slot(x)), None, None, None],
                         Step::$c(x) => [Some(Coefficient(x)), None, None, None],
@@ -205,7 +210,7 @@ macro_rules! steps {
             let mut a = [L::splat(0.0); R];
             for step in steps {
                 // SAFETY: all operands of the steps of a `Code` exist, and slots are stored to
-                // before they are read, see `Code::new`.
+                // before they are read, see `Code::new`. `R` vectors consist of `R * WIDTH` values.
                 unsafe {
                     match *step {
                         Step::Store(slot) => machine.slots.add(slot as usize).write(a),
@@ -227,6 +232,22 @@ macro_rules! steps {
                             for r in 0..R {
                                 a[r] = L::choose(p[r].equal(q[r]), x[r], y[r]);
                             }
+                        }
+                        // No vector is in a register while a function is called, so that the other
+                        // steps have all of them.
+                        Step::Rem([x, y]) => {
+                            let (mut all, by) = (machine.any(x, a), machine.any(y, a));
+                            remainders(
+                                (&raw mut all).cast::<L::Element>(),
+                                (&raw const by).cast(),
+                                R * L::WIDTH,
+                            );
+                            a = all;
+                        }
+                        Step::Call(op) => {
+                            let mut all = a;
+                            functions((&raw mut all).cast::<L::Element>(), R * L::WIDTH, op);
+                            a = all;
                         }
                         $(Step::$joined { $($x3,)* } => {
                             $(let $x3 = machine.$p3($x3);)*
@@ -319,17 +340,7 @@ fn floor<L: Vector>(a: L) -> L {
     floors
 }
 
-/// Returns the results of a function for all values of a vector.
-#[inline(always)]
-fn each<L: Vector>(op: Unary, a: L) -> L {
-    let mut results = a;
-    // SAFETY: a vector consists of `WIDTH` values.
-    unsafe { functions((&raw mut results).cast::<L::Element>(), L::WIDTH, op) };
-    results
-}
-
-/// Replaces `n` values by the results of a function. The calls are not among the steps, so that
-/// these keep their registers.
+/// Replaces `n` values by the results of a function.
 ///
 /// # Safety
 /// The values must be valid for reads and writes.
@@ -339,16 +350,6 @@ unsafe fn functions<E: Element>(values: *mut E, n: usize, op: Unary) {
         // SAFETY: the caller guarantees the values.
         unsafe { values.add(i).write(scalar::function(op, values.add(i).read())) };
     }
-}
-
-/// Returns the remainders of all values of a vector.
-#[inline(always)]
-fn remainder<L: Vector>(a: L, by: L) -> L {
-    let (mut results, by) = (a, by);
-    let divisors = (&raw const by).cast::<L::Element>();
-    // SAFETY: a vector consists of `WIDTH` values.
-    unsafe { remainders((&raw mut results).cast::<L::Element>(), divisors, L::WIDTH) };
-    results
 }
 
 /// Replaces `n` values by their remainders.
@@ -387,10 +388,6 @@ steps! {
         Abs(a) = a.abs();
         Sqrt(a) = a.sqrt();
         Floor(a) = floor(a);
-        Exp(a) = each(Unary::Exp, a);
-        Log(a) = each(Unary::Log, a);
-        Sin(a) = each(Unary::Sin, a);
-        Cos(a) = each(Unary::Cos, a);
     }
     one {
         Load(a, x): LoadS LoadC LoadK = x;
@@ -400,8 +397,6 @@ steps! {
         Mul(a, x): MulS MulC MulK = a * x;
         Div(a, x): DivS DivC DivK = a / x;
         DivInto(a, x): DivIntoS DivIntoC DivIntoK = x / a;
-        Rem(a, x): RemS RemC RemK = remainder(a, x);
-        RemInto(a, x): RemIntoS RemIntoC RemIntoK = remainder(x, a);
         Min(a, x): MinS MinC MinK = a.min(x);
         MinOf(a, x): MinOfS MinOfC MinOfK = x.min(a);
         Max(a, x): MaxS MaxC MaxK = a.max(x);

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 REALS = ["float64", "float32"]
-WHOLES = ["uint8", "int16", "uint16", "int32", "int64"]
+WHOLES = ["uint8", "int16", "uint16", "int32", "int64", "int8", "uint32"]
 
 
 def trees(depth, whole, arrays):
@@ -21,15 +21,15 @@ def trees(depth, whole, arrays):
     if depth == 0:
         return leaf
     part = trees(depth - 1, whole, arrays)
-    binary = ["+", "-", "*", "min", "max"] + ([] if whole else ["/"])
-    unary = ["abs", "neg"] + ([] if whole else ["sqrt", "square"])
+    binary = ["+", "-", "*", "%", "min", "max"] + ([] if whole else ["/"])
+    unary = ["abs", "neg"] + ([] if whole else ["sqrt", "square", "floor"])
     return st.one_of(
         leaf,
         st.tuples(st.sampled_from(binary), part, part),
         st.tuples(st.sampled_from(unary), part),
         st.tuples(
             st.just("where"),
-            st.sampled_from(["<", "<=", "==", "!=", "and", "or", "not"]),
+            st.sampled_from(["<", "<=", "==", "!=", "and", "or", "not", "nan"]),
             part,
             part,
             part,
@@ -59,6 +59,7 @@ def evaluate(tree, arrays, old):
             "and": lambda: (a < b) & (x < y),
             "or": lambda: (a < b) | (x >= y),
             "not": lambda: ~(a > b),
+            "nan": lambda: np.isnan(a) | (x < b),
         }[compare]()
         return (
             np.where(condition, x, y)[()]
@@ -71,11 +72,13 @@ def evaluate(tree, arrays, old):
         "-": lambda a, b: a - b,
         "*": lambda a, b: a * b,
         "/": lambda a, b: a / b,
+        "%": lambda a, b: a % b,
         "min": np.minimum,
         "max": np.maximum,
         "abs": abs,
         "neg": lambda a: -a,
         "sqrt": np.sqrt,
+        "floor": np.floor,
         "square": lambda a: a * a,
     }[op](*args)
 

@@ -93,7 +93,6 @@ def test_deep_kernels(u):
         ("u.n if (u > 0) < (u < 1) else u", "cannot be compared"),
         ("u << 1", "<<"),
         ("2 >> u", ">>"),
-        ("u % 2", "%"),
         ("divmod(u, 2)[1]", "//"),
         ("u @ u", "@"),
         ("u & 1", "mask != 0"),
@@ -663,14 +662,14 @@ def test_a_plain_function_has_all_of_a_scalar():
     u = np.arange(20, dtype=np.int16).reshape(4, 5) * 50
 
     def to_bytes(u):
-        return u.astype("i1")
+        return u.astype("u8")
 
     def halves(u):
         return u.item() // 2 + u.old.w.bit_count()
 
     with pytest.warns(syncline.SlowKernelWarning):
         made = syncline.sweep(to_bytes, u, iterations=1)
-    assert same(made, u.astype("i1").astype(np.int16))
+    assert same(made, u.astype("u8").astype(np.int16))
     with pytest.warns(syncline.SlowKernelWarning):
         made = syncline.sweep(halves, u, iterations=1)
     right = u.copy()

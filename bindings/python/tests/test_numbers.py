@@ -15,7 +15,10 @@ import pytest
 import syncline
 from conftest import TIER, cases, same, seed
 
-DTYPES = ["float64", "float32", "uint8", "int16", "uint16", "int32", "int64"]
+DTYPES = [
+    *("float64", "float32", "uint8", "int16", "uint16", "int32", "int64"),
+    *("int8", "uint32"),
+]
 
 #: What a kernel combines. The first ones need its arrays.
 KINDS = {
@@ -142,7 +145,7 @@ def may_refuse(op, results, operands, names):
         kind = np.result_type(*operands)
     if any(one.kind == "f" and one.itemsize > 8 for one in types):
         return "longdouble"
-    if op in ("//", "%") and kind.kind == "f":
+    if op == "//" and kind.kind == "f":
         return f"{op} of real numbers"
     if kind.kind == "b" and op not in ("<", "==", "~"):
         return "comparison"
@@ -232,7 +235,7 @@ def promoted(count=None):
     for at in np.random.default_rng(seed(5)).permutation(len(every))[:count]:
         dtype, names = every[at]
         # The type of the other array: each one in turn.
-        operations(dtype, DTYPES[at % 7], names, counts)
+        operations(dtype, DTYPES[at % len(DTYPES)], names, counts)
     print(f"\n{sum(counts.values())} combinations:", dict(sorted(counts.items())))
     return counts
 
@@ -252,8 +255,8 @@ def test_operations_have_the_types_of_numpy():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_all_types_meet(dtype):
     # All other types in the full tier, and its own.
-    for step in range(cases(7)):
-        other = DTYPES[(DTYPES.index(dtype) + 1 + step * 3) % len(DTYPES)]
+    for step in range(cases(9)):
+        other = DTYPES[(DTYPES.index(dtype) + 1 + step * 2) % len(DTYPES)]
         operations(dtype, other, ("value", "other value"), collections.Counter())
 
 
@@ -464,7 +467,7 @@ def test_what_is_counted_has_the_type_of_the_field():
     for dtype in DTYPES:
         text = syncline.kernel(count).describe(dtype)
         # A difference may be negative, which a type without a sign does not have.
-        others = {"int64"} if dtype in ("uint8", "uint16") else set()
+        others = {"int64"} if dtype.startswith("uint") else set()
         assert {*re.findall(r"u?[a-z]+\d+", text)} & ({*DTYPES} - {dtype}) <= others
         u = values(dtype)
         hundreds = lambda u: np.where(u > 1, 100, 0) * 2 + np.where(u > 2, 100, 0)  # noqa: E731
@@ -486,6 +489,18 @@ def test_descriptions_of_several_types_are_those_of_the_command():
 
     text = syncline.kernel(kernel).describe([u.dtype, v.dtype], dimensions=1)
     assert same(syncline.sweep(text, u, v, iterations=1), agree(kernel, u, v))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_remainders_and_floors_are_those_of_numpy(dtype):
+    u, v = arrays(dtype, "float64" if dtype == "float64" else "int16")
+    agree(lambda u, v: u % v, u, v)
+    agree(lambda u, v: np.remainder(v, u), u, v)
+    agree(lambda u, v: np.floor(u / 3) + np.floor(v), u, v)
+    by = 3 if dtype.startswith("uint") else -3
+    agree(lambda u, v: np.where(np.isnan(u) | (u > v), v, u % by), u, v)
+    text = syncline.kernel(lambda u: np.where(np.isnan(u), 0, np.floor(u) % 2)).describe("float32")
+    assert "floor(u) % 2" in text
 
 
 def test_masks_are_of_bool(rng):

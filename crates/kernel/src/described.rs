@@ -21,6 +21,7 @@ pub(crate) mod graph;
 mod lex;
 mod parse;
 mod program;
+pub(crate) mod scalar;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -77,8 +78,14 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 /// In the update the name of the field is the point itself, before the update. Neighbours above and
 /// to the left are updated already. A point is updated if and only if all neighbours that the
 /// update uses exist: with `n`, `w` and `nw` the first row and column stay, with `n`, `w`, `e` and
-/// `s` all four edges. Expressions consist of `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`,
-/// `min(a, b, ..)`, `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
+/// `s` all four edges. Expressions consist of `+ - * / %`, powers such as `a ** 3`, parentheses,
+/// numbers, `abs(a)`, `sqrt(a)`, `floor(a)`, `exp(a)`, `log(a)`, `sin(a)`, `cos(a)`,
+/// `min(a, b, ..)`, `max(a, b, ..)` and `if(condition, then, else)`.
+///
+/// A condition is a comparison by `< <= > >= == !=`, or `isnan(a)`, or several of these, joined by
+/// `not`, `and`, `or` and parentheses; `not` binds most tightly, and `or` least. A condition can
+/// have a name: `hot = u > 80 and not isnan(c)`, then `u = if(hot, 80, u)`. It is no number:
+/// `if(hot, 1, 0)` is one.
 ///
 /// # Kernels over arrays
 /// A text may say more. [`needs_arrays`](Self::needs_arrays) then returns true, and the kernel is
@@ -96,8 +103,13 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   above), `"clamped"` (the last element), `"reflected"` (about it: next to the last element is
 ///   the one before it; on a short axis also about the other edge), a number, or, for columns of
 ///   explicit kernels, `"periodic"`.
-/// * `[types]` with `u = "uint8"`: float64, float32, uint8, int16, uint16, int32 or int64.
-///   `float64(u)` converts; nothing else does.
+/// * `[types]` with `u = "uint8"`: float64, float32, int8, uint8, int16, uint16, int32, uint32,
+///   int64, bool or float16. `float64(u)` converts; nothing else does.
+/// * A value of bool is a condition: any byte but 0 is true. `float64(m)` of a condition is 1 or 0,
+///   and `bool(u)` is `u != 0`. A field of bool is assigned a condition, which is stored as 1 or 0.
+/// * A value of float16 is one of float32 as soon as it is read, and is rounded to the nearest, of
+///   two equally near ones to the even one, when it is stored. `float16(u)` rounds to the number
+///   that float16 would hold, once, and is one of float32.
 /// * `overflow = "wrapping"` or `"saturating"`: what becomes of a whole number that its type cannot
 ///   hold.
 /// * `functions = ["f"]`: functions that the program gives, see
@@ -120,6 +132,21 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 /// same expression in Rust, or in C without contraction. `min` and `max` are those of
 /// [`Lane`](crate::Lane): the second operand if either is NaN. `if` computes both of its values; a
 /// comparison with NaN is false, except `!=`.
+///
+/// | written    | result                                                                         |
+/// |------------|--------------------------------------------------------------------------------|
+/// | `floor(a)` | the greatest whole number that is at most `a`; exact, -0.0 stays -0.0          |
+/// | `a % b`    | the remainder, with the sign of `b`, as in Python and numpy: `-1 % 3` is 2     |
+/// | `a ** 3`   | `a * a * a`, from the left; `a ** -3` is `1 / (a * a * a)`; `a ** 0` is 1       |
+/// | `exp(a)`   | also `log`, `sin`, `cos`: those of the platform's mathematical library         |
+///
+/// A remainder is that of C's `fmod`, which is exact, plus `b` if the signs differ; by 0 it is NaN,
+/// and of whole numbers 0. So a position that leaves a period at its begin comes back at its end.
+/// An exponent is a whole number from -64 to 64, or the name of a constant that is one. It binds
+/// more tightly than a sign before it: `-a ** 2` is `-(a ** 2)`. Whole numbers have no powers of
+/// less than 0. `exp`, `log`, `sin` and `cos` are those that [`f64`] or [`f32`] has for the type:
+/// their last bits may differ between platforms, and are the same in all executors of one.
+/// Comparisons, `floor` and powers have vector instructions; the others are called for each value.
 ///
 /// ```
 /// # extern crate syncline_kernel as syncline_wave;

@@ -39,6 +39,7 @@ pub mod plain;
 pub mod program;
 
 use syncline_store::ElementType;
+use syncline_store::array::Half;
 
 pub use self::function::Around;
 pub(crate) use self::function::{Code, Context, Function};
@@ -284,7 +285,17 @@ pub unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: us
             ElementType::Float32 => {
                 of(old, new, n, <f32 as Vector>::raised, Vector::greater).into()
             }
-            ElementType::Uint8 => {
+            ElementType::Float16 => {
+                let raised = |m: f32, x: Half, y: Half| Vector::raised(m, x.to_f32(), y.to_f32());
+                of(old, new, n, raised, Vector::greater).into()
+            }
+            ElementType::Int8 => {
+                of(old, new, n, |m: u8, x: i8, y| m.max(y.abs_diff(x)), Ord::max).into()
+            }
+            ElementType::Uint32 => {
+                of(old, new, n, |m: u32, x: u32, y| m.max(y.abs_diff(x)), Ord::max).into()
+            }
+            ElementType::Uint8 | ElementType::Bool => {
                 of(old, new, n, |m: u8, x: u8, y| m.max(y.abs_diff(x)), Ord::max).into()
             }
             ElementType::Int16 => {

@@ -29,6 +29,7 @@ use syncline_memory::Segment;
 use crate::chunk::{Chunk, Touch, modified};
 use crate::direct_io::{DirectFile, IoBuffer};
 use crate::generation::InputId;
+pub use crate::half::{Bool, Half};
 use crate::{Element, ElementType, Error, Layout, Matrix, NewFile, Result, Shape, chunk, npy};
 
 /// The bytes that a conversion of order takes at once.
@@ -55,6 +56,7 @@ macro_rules! numbers {
 }
 
 numbers!(f64: Float64, f32: Float32, u8: Uint8, i16: Int16, u16: Uint16, i32: Int32, i64: Int64);
+numbers!(i8: Int8, u32: Uint32, Bool: Bool, Half: Float16);
 
 /// An array of two or three dimensions, in memory.
 ///
@@ -297,6 +299,12 @@ impl Array {
             ElementType::Uint16 => self.differs::<u16>(other, |x, y| x == y),
             ElementType::Int32 => self.differs::<i32>(other, |x, y| x == y),
             ElementType::Int64 => self.differs::<i64>(other, |x, y| x == y),
+            ElementType::Int8 => self.differs::<i8>(other, |x, y| x == y),
+            ElementType::Uint32 => self.differs::<u32>(other, |x, y| x == y),
+            ElementType::Bool => self.differs::<Bool>(other, |x, y| x == y),
+            ElementType::Float16 => {
+                self.differs::<Half>(other, |x, y| x == y || x.is_nan() && y.is_nan())
+            }
         }
     }
 
@@ -635,6 +643,45 @@ mod tests {
         array.create(&path).unwrap().commit().unwrap();
         assert_eq!(Array::open(&path).unwrap(), array);
         assert!(array.clone() == array);
+    }
+
+    #[test]
+    fn every_type_goes_through_a_file() {
+        fn through<T: Number + std::fmt::Debug>(values: [T; 4], descr: &str, bytes: &[u8]) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.npy");
+            let array = Array::from_vec(&[2, 2], values.to_vec()).unwrap();
+            assert_eq!((array.element(), array.bytes()), (T::TYPE, bytes));
+            array.create(&path).unwrap().commit().unwrap();
+            let read = Array::open(&path).unwrap();
+            assert_eq!(read.values(), Some(&values[..]));
+            assert_eq!(read.first_difference(&array), None);
+            let text = std::fs::read(&path).unwrap();
+            let header = String::from_utf8_lossy(&text[10..64]).into_owned();
+            assert!(header.contains(&format!("'descr': '{descr}'")), "{header}");
+            // What another program writes is read as well, also with its bytes reversed.
+            let foreign = npy(descr, false, "(2, 2)", bytes);
+            assert_eq!(Array::open(foreign.path()).unwrap(), array);
+            if let Some(rest) = descr.strip_prefix('<') {
+                let mut bytes = bytes.to_vec();
+                bytes.chunks_mut(array.element().bytes()).for_each(<[u8]>::reverse);
+                let foreign = npy(&format!(">{rest}"), false, "(2, 2)", &bytes);
+                assert_eq!(Array::open(foreign.path()).unwrap(), array);
+            }
+        }
+        through([0_i8, -1, 127, -128], "|i1", &[0, 255, 127, 128]);
+        let numbers = [0, 1, u32::MAX, 1 << 31];
+        let bytes = [0, 0, 0, 0, 1, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 128];
+        through(numbers, "<u4", &bytes);
+        through([false, true, true, false].map(Bool::from), "|b1", &[0, 1, 1, 0]);
+        let halves = [1.0, -2.0, f64::INFINITY, 0.5].map(Half::from_f64);
+        through(halves, "<f2", &[0, 0x3c, 0, 0xc0, 0, 0x7c, 0, 0x38]);
+        let differ = |x: u8, y: u8| {
+            let of = |value| Array::from_vec(&[1, 1], vec![Bool(value)]).unwrap();
+            of(x).first_difference(&of(y))
+        };
+        assert_eq!(differ(0, 1).as_deref(), Some("row 0, column 0: False and True"));
+        assert_eq!(differ(1, 3).as_deref(), Some("row 0, column 0: True and True (the byte 3)"));
     }
 
     #[test]

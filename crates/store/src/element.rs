@@ -9,10 +9,15 @@
 //! | `u16` | `uint16`   | `<u2`              | 2     | no                             |
 //! | `i32` | `int32`    | `<i4`              | 4     | no                             |
 //! | `i64` | `int64`    | `<i8`              | 8     | no                             |
+//! | `i8`  | `int8`     | `\|i1`             | 1     | no                             |
+//! | `u32` | `uint32`   | `<u4`              | 4     | no                             |
+//! | `Bool`| `bool`     | `\|b1`             | 1     | no                             |
+//! | `Half`| `float16`  | `<f2`              | 2     | no                             |
 //!
 //! [`Element`] is the type of a matrix at compile time, [`ElementType`] the type at run time, as
 //! read from a file. All types have no padding, and every bit pattern is a valid value: a file can
-//! be mapped as it is. Values of whole numbers are elements of an [`Array`](crate::array::Array).
+//! be mapped as it is. Values of other types are elements of an [`Array`](crate::array::Array):
+//! see [`Bool`](crate::array::Bool) and [`Half`](crate::array::Half) for those that Rust lacks.
 
 use std::fmt::{self, Debug, Display, LowerExp};
 use std::path::Path;
@@ -133,11 +138,19 @@ pub enum ElementType {
     Int32,
     /// `i64`.
     Int64,
+    /// `i8`.
+    Int8,
+    /// `u32`.
+    Uint32,
+    /// A byte that is 0 or not: [`Bool`](crate::array::Bool).
+    Bool,
+    /// Half precision: [`Half`](crate::array::Half).
+    Float16,
 }
 
 impl ElementType {
     /// All element types.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Float64,
         Self::Float32,
         Self::Uint8,
@@ -145,6 +158,10 @@ impl ElementType {
         Self::Uint16,
         Self::Int32,
         Self::Int64,
+        Self::Int8,
+        Self::Uint32,
+        Self::Bool,
+        Self::Float16,
     ];
 
     /// The element types of a [`Matrix`](crate::Matrix).
@@ -154,9 +171,9 @@ impl ElementType {
     pub const fn bytes(self) -> usize {
         match self {
             Self::Float64 | Self::Int64 => 8,
-            Self::Float32 | Self::Int32 => 4,
-            Self::Int16 | Self::Uint16 => 2,
-            Self::Uint8 => 1,
+            Self::Float32 | Self::Int32 | Self::Uint32 => 4,
+            Self::Int16 | Self::Uint16 | Self::Float16 => 2,
+            Self::Uint8 | Self::Int8 | Self::Bool => 1,
         }
     }
 
@@ -170,6 +187,10 @@ impl ElementType {
             Self::Uint16 => "<u2",
             Self::Int32 => "<i4",
             Self::Int64 => "<i8",
+            Self::Int8 => "|i1",
+            Self::Uint32 => "<u4",
+            Self::Bool => "|b1",
+            Self::Float16 => "<f2",
         }
     }
 
@@ -183,12 +204,16 @@ impl ElementType {
             Self::Uint16 => "uint16",
             Self::Int32 => "int32",
             Self::Int64 => "int64",
+            Self::Int8 => "int8",
+            Self::Uint32 => "uint32",
+            Self::Bool => "bool",
+            Self::Float16 => "float16",
         }
     }
 
-    /// Returns whether the values are real numbers, not whole ones.
+    /// Returns whether the values are real numbers, not whole ones nor those of bool.
     pub const fn is_real(self) -> bool {
-        matches!(self, Self::Float64 | Self::Float32)
+        matches!(self, Self::Float64 | Self::Float32 | Self::Float16)
     }
 
     /// Returns the type of the elements of a `.npy` file, read from its header alone.

@@ -63,6 +63,7 @@ mod direct;
 mod element;
 mod error;
 pub mod generation;
+mod half;
 mod io_queue;
 mod io_uring;
 #[doc(hidden)]

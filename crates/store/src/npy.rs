@@ -5,7 +5,8 @@
 //!      \x93NUMPY 1  0  length  {'descr': '<f8', ... 'shape': (3, 4), }  \n data
 //! ```
 //!
-//! Supported are little-endian float64 and float32 in C order with two dimensions. The header is a
+//! Matrices are little-endian float64 and float32 in C order with two dimensions; arrays are of all
+//! element types, also big-endian, in both orders, of two or three dimensions. The header is a
 //! Python dictionary literal with exactly three keys, so a strict parser for these is shorter and
 //! safer than a general one: `npyz` 0.9 overflows on a large shape, and its grammar takes
 //! exponential time on nested brackets.

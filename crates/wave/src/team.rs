@@ -57,7 +57,7 @@ use syncline_kernel::rule::greater;
 use syncline_kernel::rule::plain::plain;
 use syncline_kernel::rule::three;
 use syncline_store::ElementType;
-use syncline_store::array::{Array, ArrayFile};
+use syncline_store::array::{Array, ArrayFile, Half};
 use syncline_store::checksum::Checksum;
 use syncline_store::generation::Identity;
 use syncline_store::shared::InputView;
@@ -407,6 +407,10 @@ impl OnTeam<'_> {
                 match element {
                     ElementType::Float64 => place.copy_from_slice(&number.to_le_bytes()),
                     ElementType::Float32 => place.copy_from_slice(&(number as f32).to_le_bytes()),
+                    ElementType::Float16 => {
+                        place.copy_from_slice(&Half::from_f64(number).0.to_le_bytes());
+                    }
+                    ElementType::Bool => place.copy_from_slice(&[u8::from(number < 0.5)]),
                     _ => {
                         let whole = ((100.0 * number) as i64).to_le_bytes();
                         place.copy_from_slice(&whole[..place.len()]);

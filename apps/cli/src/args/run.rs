@@ -233,7 +233,9 @@ Neighbours are n, w, nw, ne (already new) and e, s, se, sw (still old), or those
   [neighbours]
   up = [-1, 0]
 A point is updated if all neighbours that the update uses exist, and is unchanged otherwise.
-Besides + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second \
+Besides + - * / there are % (the remainder, with the sign of the divisor), powers such as x ** 3, \
+min and max (of two or more), abs, sqrt, floor, exp, log, sin, cos, and if(c, a, b), whose condition c \
+is made of comparisons and isnan(a), joined by and, or, not. min and max give their second \
 argument if either is not a number. Intermediate steps are separate lines, between three quotes, with \
 the line of the field last.
 

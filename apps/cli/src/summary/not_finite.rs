@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use syncline_store::ElementType;
-use syncline_store::array::ArraySource;
+use syncline_store::array::{ArraySource, Half};
 
 /// The bytes that are read at a time.
 const PIECE: usize = 1 << 20;
@@ -37,6 +37,9 @@ fn count(path: &Path, nan: bool) -> Option<(u64, Option<Vec<usize>>)> {
     let is_such = |number: f64| if nan { number.is_nan() } else { number.is_infinite() };
     let is_such = |bytes: &[u8]| match element {
         ElementType::Float64 => bytes.try_into().is_ok_and(|b| is_such(f64::from_le_bytes(b))),
+        ElementType::Float16 => {
+            bytes.try_into().is_ok_and(|b| is_such(Half(u16::from_le_bytes(b)).to_f64()))
+        }
         _ => bytes.try_into().is_ok_and(|b| is_such(f32::from_le_bytes(b).into())),
     };
     if !element.is_real() {

@@ -11,7 +11,17 @@ import operator
 import numpy as np
 
 #: The types of elements.
-DTYPES = ("float64", "float32", "uint8", "int16", "uint16", "int32", "int64")
+DTYPES = (
+    "float64",
+    "float32",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "int64",
+    "int8",
+    "uint32",
+)
 REAL = DTYPES[:2]
 
 #: The types of Python whose numbers take the type of what they meet.
@@ -149,9 +159,11 @@ OPERATIONS = {
     "-": operator.sub,
     "*": operator.mul,
     "/": quotient,
+    "%": np.remainder,
     "neg": operator.neg,
     "abs": abs,
     "sqrt": np.sqrt,
+    "floor": np.floor,
     "min": lambda left, right: left if left < right else right,
     "max": lambda left, right: left if right < left else right,
     "<": operator.lt,

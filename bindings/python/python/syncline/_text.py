@@ -11,7 +11,8 @@ from ._values import DTYPES, NEIGHBOURS, Condition, Value
 _NAMES = {offset: name for name, offset in NEIGHBOURS.items()}
 
 #: Names that mean something in a description, and cannot be those of arrays.
-_RESERVED = {*NEIGHBOURS, *DTYPES, "old", "new", "if", "abs", "min", "max", "sqrt"}
+_TYPES = {*DTYPES, "bool", "float16"}
+_RESERVED = {*NEIGHBOURS, *_TYPES, "old", "new", "if", "abs", "min", "max", "sqrt"}
 
 #: The number up to which all whole numbers are float64.
 EXACT = 1 << 53
@@ -125,7 +126,7 @@ class Text:
 
         if op in "+-":
             text, strength = f"{part(args[0], 1)} {op} {part(args[1], 2)}", 1
-        elif op in "*/":
+        elif op in "*/%":
             text, strength = f"{part(args[0], 2)} {op} {part(args[1], 3)}", 2
         elif op == "neg":
             text, strength = f"-{part(args[0], 3)}", 3

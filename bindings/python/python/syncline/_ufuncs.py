@@ -30,6 +30,24 @@ def _binary(op, function):
     return lambda trace, left, right: computed(trace, op, function, left, right)
 
 
+def _square(trace, value):
+    value = operand(trace, value)
+    dtype = numbers.supported(trace, numbers.asked(trace, np.square, value))
+    value = lifted(trace, value, dtype)
+    return operation(trace, "*", (value, value), dtype)
+
+
+def _floor(trace, value):
+    value = operand(trace, value)
+    dtype = numbers.supported(trace, numbers.asked(trace, np.floor, value))
+    value = lifted(trace, value, dtype)
+    return operation(trace, "floor", (value,), dtype) if dtype.kind == "f" else value
+
+
+def _is_nan(trace, value):
+    return compared(trace, "!=", value, value)
+
+
 def _comparison(op):
     return lambda trace, left, right: compared(trace, op, left, right)
 
@@ -113,8 +131,10 @@ UFUNCS.update(
         "positive": lambda trace, value: +value,
         "absolute": _unary("abs", abs),
         "fabs": _unary("abs", np.fabs),
-        "square": lambda trace, value: computed(trace, "*", np.multiply, value, value),
+        "square": _square,
         "sqrt": _unary("sqrt", np.sqrt),
+        "floor": _floor,
+        "isnan": _is_nan,
         "minimum": _minimum,
         "maximum": _maximum,
         "clip": _clip,

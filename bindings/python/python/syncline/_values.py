@@ -192,22 +192,25 @@ def compared(trace, op, left, right):
 
 
 def divided(trace, symbol, left, right):
-    """Return the quotient rounded down, or what remains of it: of whole numbers only."""
+    """Return the quotient rounded down, of whole numbers only, or what remains of it."""
     left, right = operand(trace, left), operand(trace, right)
     function = operator.floordiv if symbol == "//" else operator.mod
     dtype = numbers.supported(trace, numbers.asked(trace, function, left, right))
-    if dtype.kind == "f":
-        hint = "write `/` for real numbers" if symbol == "//" else "it is one of whole numbers"
-        raise trace.untraceable(f"`{symbol}` has no place in a description: {hint}")
+    if dtype.kind == "f" and symbol == "//":
+        raise trace.untraceable(
+            "`//` has no place in a description: write `/` for real numbers, or numpy.floor"
+        )
     left, right = lifted(trace, left, dtype), lifted(trace, right, dtype)
+    if symbol == "%":
+        # The one of descriptions is numpy's: it has the sign of the divisor.
+        return operation(trace, "%", (left, right), dtype)
     # The quotient of descriptions is cut off, and 0 if the divisor is 0.
     whole = operation(trace, "/", (left, right), dtype)
     rest = left - whole * right
     if dtype.kind == "i":
         is_below = ((right > 0) & (rest < 0)) | ((right < 0) & (rest > 0))
         whole = _where(is_below, whole - 1, whole)
-        rest = _where(is_below, rest + right, rest)
-    return whole if symbol == "//" else _where(right != 0, rest, rest * 0)
+    return whole
 
 
 def _forward(op, function):
@@ -315,8 +318,8 @@ class Operand:
 
     def _no_number(self, *_):
         raise self.trace.untraceable(
-            "a value of a kernel is no number yet: only + - * /, comparisons, abs, numpy.sqrt, "
-            "minimum, maximum, clip and where can be traced; for others see syncline.function"
+            "a value of a kernel is no number yet: only + - * / %, comparisons, abs, "
+            "numpy.sqrt, floor, isnan, minimum, maximum, clip and where can be traced; for others see syncline.function"
         )
 
     __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _no_number

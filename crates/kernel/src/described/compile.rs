@@ -148,6 +148,8 @@ impl Compiler<'_> {
                     Unary::Neg => Step::Neg,
                     Unary::Abs => Step::Abs,
                     Unary::Sqrt => Step::Sqrt,
+                    Unary::Floor => Step::Floor,
+                    Unary::Exp | Unary::Log | Unary::Sin | Unary::Cos => Step::Call(op),
                 };
                 self.step(step, &[x]);
             }
@@ -239,6 +241,11 @@ impl Compiler<'_> {
             Binary::Sub => (One::Sub, One::SubFrom),
             Binary::Mul => (One::Mul, One::Mul),
             Binary::Div => (One::Div, One::DivInto),
+            Binary::Rem => {
+                let places = self.gather([left, right])?;
+                self.step(Step::Rem(places), &[left, right]);
+                return Some(());
+            }
             Binary::Min => (One::Min, One::MinOf),
             Binary::Max => (One::Max, One::MaxOf),
         };
@@ -266,6 +273,18 @@ impl Compiler<'_> {
     }
 
     fn select(&mut self, comparison: Comparison, operands: [Id; 4]) -> Option<()> {
+        let places = self.gather(operands)?;
+        let step = match comparison {
+            Comparison::Less => Step::Less(places),
+            Comparison::AtMost => Step::AtMost(places),
+            Comparison::Equal => Step::Equal(places),
+        };
+        self.step(step, &operands);
+        Some(())
+    }
+
+    /// Computes all operands of an operation; returns their places.
+    fn gather<const N: usize>(&mut self, operands: [Id; N]) -> Option<[Any; N]> {
         let mut order = operands;
         order.sort_by_key(|id| std::cmp::Reverse(self.graph.need(*id)));
         let mut accumulated: Option<Id> = None;
@@ -279,13 +298,6 @@ impl Compiler<'_> {
             self.compute(id)?;
             accumulated = Some(id);
         }
-        let places = operands.map(|id| self.place(id));
-        let step = match comparison {
-            Comparison::Less => Step::Less(places),
-            Comparison::AtMost => Step::AtMost(places),
-            Comparison::Equal => Step::Equal(places),
-        };
-        self.step(step, &operands);
-        Some(())
+        Some(operands.map(|id| self.place(id)))
     }
 }

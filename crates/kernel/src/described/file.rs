@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use syncline_store::ElementType;
+use syncline_store::array::Half;
 use toml::{Spanned, Value};
 
 use super::NEIGHBOURS;
@@ -222,7 +223,7 @@ impl File {
             give(name.get_ref(), Meaning::Array, "a coefficient", name.span())?;
         }
         for name in &self.functions {
-            if parse::is_function(name.get_ref()) {
+            if parse::is_reserved(name.get_ref()) {
                 let message = format!("`{}` is a function of every description", name.get_ref());
                 return Err(Fault::new(name.span(), message));
             }
@@ -292,6 +293,12 @@ impl File {
                     return Err(Fault::new(nodata.span(), format!("{element} cannot be {value}")));
                 }
             }
+            // The data have the nearest value of the type.
+            let stored = |value: f64| match arrays[array].value {
+                Type::Of(ElementType::Float16) => Half::from_f64(value).to_f64(),
+                _ => value,
+            };
+            let (value, seen) = (stored(value), seen.map(stored));
             arrays[array].nodata = Some(Nodata { value, seen });
         }
         let functions = self.functions.iter().map(|name| name.get_ref().clone()).collect();

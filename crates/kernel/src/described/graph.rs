@@ -12,6 +12,10 @@
 //! description that gives its arrays no types, all of them are [`Type::Real`], which is float64 or
 //! float32, as the data are.
 //!
+//! A value of bool is only read, chosen and compared with another one: the parser makes comparisons
+//! of what a text says of it. One of float16 is only read, chosen and converted: a text computes
+//! with it in float32.
+//!
 //! # Limits
 //! The graph has at most [`NODES`] nodes and at most [`DEPTH`] dependent operations in a chain, so
 //! that recursion over it is safe.
@@ -44,6 +48,33 @@ pub(crate) enum Unary {
     Neg,
     Abs,
     Sqrt,
+    Floor,
+    Exp,
+    /// The natural logarithm.
+    Log,
+    Sin,
+    Cos,
+}
+
+impl Unary {
+    /// Returns whether the operation is one on real numbers only.
+    const fn is_real(self) -> bool {
+        !matches!(self, Unary::Neg | Unary::Abs)
+    }
+
+    /// Returns the name of the function in a text.
+    const fn name(self) -> &'static str {
+        match self {
+            Unary::Neg => "-",
+            Unary::Abs => "abs",
+            Unary::Sqrt => "sqrt",
+            Unary::Floor => "floor",
+            Unary::Exp => "exp",
+            Unary::Log => "log",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+        }
+    }
 }
 
 /// An operation on two values.
@@ -53,6 +84,8 @@ pub(crate) enum Binary {
     Sub,
     Mul,
     Div,
+    /// The remainder, which has the sign of the divisor.
+    Rem,
     Min,
     Max,
 }
@@ -205,9 +238,19 @@ pub(super) enum Refused {
     #[error("whole numbers have no square root; convert to float64, for example")]
     WholeRoot,
     #[error(
+        "`{name}` takes real numbers, but this is {found}; convert it, as in `float64(...)`",
+        name = .0.name(), found = .1
+    )]
+    Whole(Unary, ElementType),
+    #[error(
         "a function takes values of float64, but this is {0}; convert it, as in `float64(...)`"
     )]
     Argument(Type),
+    #[error(
+        "a value of bool is a condition, and no number; convert it, as in `float64(...)`, or join \
+         conditions by `and`, `or` and `not`"
+    )]
+    Bool,
     #[error("a function needs a value of an array among its arguments")]
     Arguments,
 }
@@ -228,12 +271,15 @@ fn mix(left: Type, right: Type) -> String {
 pub(crate) fn holds(element: ElementType, value: f64) -> bool {
     let within = |least: f64, most: f64| value.fract() == 0.0 && (least..=most).contains(&value);
     match element {
-        ElementType::Float64 | ElementType::Float32 => true,
+        ElementType::Float64 | ElementType::Float32 | ElementType::Float16 => true,
         ElementType::Uint8 => within(0.0, u8::MAX.into()),
         ElementType::Int16 => within(i16::MIN.into(), i16::MAX.into()),
         ElementType::Uint16 => within(0.0, u16::MAX.into()),
         ElementType::Int32 => within(i32::MIN.into(), i32::MAX.into()),
         ElementType::Int64 => within(-EXACT, EXACT),
+        ElementType::Int8 => within(i8::MIN.into(), i8::MAX.into()),
+        ElementType::Uint32 => within(0.0, u32::MAX.into()),
+        ElementType::Bool => within(0.0, 1.0),
     }
 }
 
@@ -260,6 +306,11 @@ impl Graph {
     /// the type of the others.
     pub(super) fn add(&mut self, node: Node) -> Result<Id, Refused> {
         let node = self.unified(node)?;
+        if let Node::Unary(_, x) | Node::Binary(_, x, _) = node
+            && self.value_of(x) == Type::Of(ElementType::Bool)
+        {
+            return Err(Refused::Bool);
+        }
         let value = match node {
             Node::Unary(_, x) => self.value_of(x),
             // A number beside a real value is no value of an array by itself.
@@ -287,11 +338,13 @@ impl Graph {
         {
             return self.add(Node::Constant((-f64::from_bits(bits)).to_bits(), Type::Literal));
         }
-        if let Node::Unary(Unary::Sqrt, _) = node
+        if let Node::Unary(op, _) = node
+            && op.is_real()
             && let Type::Of(element) = value
             && !element.is_real()
         {
-            return Err(Refused::WholeRoot);
+            let root = op == Unary::Sqrt;
+            return Err(if root { Refused::WholeRoot } else { Refused::Whole(op, element) });
         }
         if let Some(&id) = self.ids.get(&node) {
             return Ok(id);
@@ -340,6 +393,14 @@ impl Graph {
             }
             other => other,
         })
+    }
+
+    /// Checks that two values may be compared: they have one type, and are numbers.
+    pub(super) fn compared(&self, x: Id, y: Id) -> Result<(), Refused> {
+        match self.common(x, y)? {
+            Type::Of(ElementType::Bool) => Err(Refused::Bool),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the type of an operation on two values.

@@ -6,8 +6,10 @@ use std::ops::Range;
 use super::error::Fault;
 
 /// The symbols. Those of two characters come before those of one.
-const SYMBOLS: [&str; 17] =
-    ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";", "[", "]"];
+const SYMBOLS: [&str; 19] = [
+    "<=", ">=", "==", "!=", "**", "<", ">", "=", "+", "-", "*", "/", "%", "(", ")", ",", ";", "[",
+    "]",
+];
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +115,13 @@ impl<'t> Lexer<'t> {
                 }
                 (Token::Number(value), length)
             } else {
-                let hint = if first == '^' { "; write a product, or `sqrt`" } else { "" };
+                let hint = match first {
+                    '^' => "; write a power as `x ** 3`",
+                    '&' => "; write `and`",
+                    '|' => "; write `or`",
+                    '!' => "; write `not`",
+                    _ => "",
+                };
                 let range = start..start + first.len_utf8();
                 return Err(Fault::new(range, format!("{first:?} has no meaning here{hint}")));
             };

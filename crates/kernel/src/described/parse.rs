@@ -2,21 +2,25 @@
 //!
 //! ```text
 //! update     = { assignment [";"] }                    comments: from # to the end of the line
-//! assignment = name "=" sum
+//! assignment = name "=" expression
+//! expression = sum, or a condition: see `condition.rs`
 //! sum        = product { ("+" | "-") product }         associated to the left, as in C
-//! product    = factor { ("*" | "/") factor }
-//! factor     = "-" factor | number | value | "(" sum ")" | call
+//! product    = factor { ("*" | "/" | "%") factor }
+//! factor     = "-" factor | primary ["**" factor]      an exponent is a whole number
+//! primary    = number | value | "(" expression ")" | call
 //! value      = [("old" | "new") "."] place
 //! place      = name | array "." neighbour | array "[" offset "," offset ["," offset] "]"
 //! call       = "min" "(" sum "," sum { "," sum } ")" | "max" ...     associated to the left
-//!            | "abs" "(" sum ")" | "sqrt" "(" sum ")" | type "(" sum ")"
+//!            | "abs" "(" sum ")" | "sqrt" ... | "floor" | "exp" | "log" | "sin" | "cos"
+//!            | "isnan" "(" sum ")" | type "(" expression ")"
 //!            | function "(" sum { "," sum } ")"
-//!            | "if" "(" sum ("<" | "<=" | ">" | ">=" | "==" | "!=") sum "," sum "," sum ")"
+//!            | "if" "(" condition "," expression "," expression ")"
 //! ```
 //!
 //! A new assignment begins where a name is followed by `=`; line breaks have no meaning. `type` is
 //! the name of an element type, and converts; `function` is one that the program gives. An offset
 //! is a number, possibly with a minus sign.
+mod condition;
 mod place;
 
 use std::collections::BTreeMap;
@@ -29,6 +33,7 @@ use super::graph::{
     ARGUMENTS, Arguments, Binary, Comparison, Graph, Id, Node, Read, Refused, Type, Unary,
 };
 use super::lex::{Lexer, Token};
+use condition::{Condition, Conditions};
 pub(super) use place::offset_of;
 
 /// The greatest nesting of parentheses, functions and signs.
@@ -36,6 +41,13 @@ const NESTED: usize = 64;
 
 /// The names of functions, which cannot be given to values.
 pub(super) const FUNCTIONS: [&str; 5] = ["abs", "if", "max", "min", "sqrt"];
+
+/// The names of functions that are functions only before a parenthesis: older descriptions may have
+/// values, arrays and functions of these names.
+const NEWER: [&str; 6] = ["cos", "exp", "floor", "isnan", "log", "sin"];
+
+/// The greatest exponent, and the least one without its sign.
+const EXPONENT: f64 = 64.0;
 
 /// The greatest distance of a neighbour along an axis.
 pub(super) const RADIUS: i64 = 2;
@@ -45,12 +57,21 @@ pub(super) const RADIUS: i64 = 2;
 pub(super) enum Meaning {
     /// A constant, or a value of the update.
     Value(Id),
+    /// A condition of the update.
+    Condition(Condition),
     /// An array, or the point itself.
     Array,
     /// A neighbour of the point: planes, rows and columns.
     Neighbour([i8; 3]),
     /// A function that the program gives.
     Function,
+}
+
+/// What an expression is.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Value(Id),
+    Condition(Condition),
 }
 
 /// The known names, each with its meaning and a phrase for its kind.
@@ -119,8 +140,19 @@ pub(super) fn update(
     let given = vec![None; context.fields];
     let (uses, overflows) = (Vec::new(), None);
     let arguments = vec![0; context.functions.len()];
-    let mut parser =
-        Parser { lexer, names, context, graph, nested: 0, given, uses, overflows, arguments };
+    let conditions = Conditions::default();
+    let mut parser = Parser {
+        lexer,
+        names,
+        context,
+        graph,
+        nested: 0,
+        given,
+        uses,
+        overflows,
+        arguments,
+        conditions,
+    };
     loop {
         let (token, range) = parser.lexer.next()?;
         let missing = parser.given.iter().position(Option::is_none);
@@ -152,13 +184,18 @@ pub(super) fn update(
         parser.expect("=", "after the name")?;
         let field = parser.assignable(name, &range)?;
         let value = parser.lexer.peek()?.1;
-        let mut id = parser.sum()?;
+        let item = parser.expression()?;
         parser.assignment_ends()?;
-        if let Some(field) = field {
-            id = parser.of_type(id, context.arrays[field].value, value)?;
-            parser.given[field] = Some(id);
-        }
-        parser.names.insert(name.to_owned(), (Meaning::Value(id), "a value of the update"));
+        let meaning = match (field, item) {
+            (Some(field), item) => {
+                let id = parser.of_type(item, context.arrays[field].value, value)?;
+                parser.given[field] = Some(id);
+                Meaning::Value(id)
+            }
+            (None, Item::Value(id)) => Meaning::Value(id),
+            (None, Item::Condition(condition)) => Meaning::Condition(condition),
+        };
+        parser.names.insert(name.to_owned(), (meaning, "a value of the update"));
     }
 }
 
@@ -173,13 +210,14 @@ struct Parser<'t, 'g> {
     uses: Vec<Use>,
     overflows: Option<Range<usize>>,
     arguments: Vec<usize>,
+    conditions: Conditions,
 }
 
 impl<'t> Parser<'t, '_> {
     /// Checks that the name may be assigned; returns the index of the field that it names, if it
     /// names one.
     fn assignable(&self, name: &str, range: &Range<usize>) -> Result<Option<usize>, Fault> {
-        if is_function(name) {
+        if is_reserved(name) {
             return Err(Fault::new(
                 range.clone(),
                 format!("`{name}` is a function and cannot be assigned"),
@@ -204,7 +242,7 @@ impl<'t> Parser<'t, '_> {
         let mut roots: Vec<Id> = self.given.iter().copied().flatten().collect();
         for (index, array) in context.arrays.iter().enumerate().rev() {
             let Some(nodata) = array.nodata else { continue };
-            let here = self.read_raw(index as u16, false, [0; 3], &range)?;
+            let here = self.read_value(index as u16, false, [0; 3], &range)?;
             for (field, root) in roots.iter_mut().enumerate() {
                 let kept = self.read_raw(field as u16, false, [0; 3], &range)?;
                 *root = self.where_no_data(here, nodata, kept, *root, &range)?;
@@ -215,11 +253,31 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// Returns the value if it has the type; a number takes the type.
-    fn of_type(&mut self, id: Id, wanted: Type, range: Range<usize>) -> Result<Id, Fault> {
-        let id = self.graph.coerce(id, wanted).map_err(|why| refused(why, &range))?;
+    fn of_type(&mut self, item: Item, wanted: Type, range: Range<usize>) -> Result<Id, Fault> {
+        let half = wanted == Type::Of(ElementType::Float16);
+        // A text computes in float32 with values of float16.
+        let computed = if half { Type::Of(ElementType::Float32) } else { wanted };
+        let id = match item {
+            Item::Value(id) => id,
+            Item::Condition(condition) if wanted == Type::Of(ElementType::Bool) => {
+                return self.numbers(condition, ElementType::Bool, &range);
+            }
+            Item::Condition(_) => {
+                let hint = match wanted {
+                    Type::Of(element) => format!("convert it, as in `{element}(a < b)`"),
+                    _ => "write `if(a < b, 1, 0)`".to_owned(),
+                };
+                let message = format!("this is a comparison, but the field is {wanted}; {hint}");
+                return Err(Fault::new(range, message));
+            }
+        };
+        let id = self.graph.coerce(id, computed).map_err(|why| refused(why, &range))?;
         match self.graph.value_of(id) {
             Type::Literal => Ok(id),
-            value if value == wanted => Ok(id),
+            value if value == computed && half => {
+                self.add(Node::Cast(ElementType::Float16, id), range)
+            }
+            value if value == computed => Ok(id),
             value => Err(Fault::new(
                 range,
                 format!(
@@ -235,9 +293,6 @@ impl<'t> Parser<'t, '_> {
         match token {
             Token::End | Token::Symbol(";") => Ok(()),
             Token::Name(_) if self.lexer.assigns() => Ok(()),
-            Token::Symbol(symbol) if COMPARISONS.contains(&symbol) => {
-                Err(Fault::new(range, "a comparison is only possible in `if(a < b, then, else)`"))
-            }
             Token::Symbol("=") => Err(Fault::new(range, "only a name can be assigned")),
             Token::Symbol(")") => Err(Fault::new(range, "no parenthesis is open here")),
             Token::Symbol(",") => {
@@ -277,7 +332,9 @@ impl<'t> Parser<'t, '_> {
         let whole = matches!(self.graph.value_of(id), Type::Of(element) if !element.is_real());
         let exact = matches!(
             node,
-            Node::Select(..) | Node::Binary(Binary::Min | Binary::Max, ..) | Node::Constant(..)
+            Node::Select(..)
+                | Node::Binary(Binary::Min | Binary::Max | Binary::Rem, ..)
+                | Node::Constant(..)
         );
         if whole && !exact {
             self.overflows.get_or_insert(range);
@@ -285,54 +342,158 @@ impl<'t> Parser<'t, '_> {
         Ok(id)
     }
 
+    /// Parses a value.
     fn sum(&mut self) -> Result<Id, Fault> {
+        let at = self.lexer.peek()?.1;
+        let item = self.item_sum()?;
+        self.value_of(item, &at)
+    }
+
+    fn item_sum(&mut self) -> Result<Item, Fault> {
+        let at = self.lexer.peek()?.1;
         let mut left = self.product()?;
         while let Some((symbol, range)) = self.one_of(&["+", "-"])? {
+            let one = self.value_of(left, &at)?;
+            let at = self.lexer.peek()?.1;
             let right = self.product()?;
+            let two = self.value_of(right, &at)?;
             let op = if symbol == "+" { Binary::Add } else { Binary::Sub };
-            left = self.add(Node::Binary(op, left, right), range)?;
+            left = Item::Value(self.add(Node::Binary(op, one, two), range)?);
         }
         Ok(left)
     }
 
-    fn product(&mut self) -> Result<Id, Fault> {
+    fn product(&mut self) -> Result<Item, Fault> {
+        let at = self.lexer.peek()?.1;
         let mut left = self.factor()?;
-        while let Some((symbol, range)) = self.one_of(&["*", "/"])? {
+        while let Some((symbol, range)) = self.one_of(&["*", "/", "%"])? {
+            let one = self.value_of(left, &at)?;
+            let at = self.lexer.peek()?.1;
             let right = self.factor()?;
-            let op = if symbol == "*" { Binary::Mul } else { Binary::Div };
-            left = self.add(Node::Binary(op, left, right), range)?;
+            let two = self.value_of(right, &at)?;
+            let op = match symbol {
+                "*" => Binary::Mul,
+                "/" => Binary::Div,
+                _ => Binary::Rem,
+            };
+            left = Item::Value(self.add(Node::Binary(op, one, two), range)?);
         }
         Ok(left)
     }
 
-    fn factor(&mut self) -> Result<Id, Fault> {
-        let (token, range) = self.lexer.next()?;
+    /// Goes one level deeper.
+    fn deeper(&mut self, range: &Range<usize>) -> Result<(), Fault> {
         if self.nested == NESTED {
             return Err(Fault::new(
-                range,
+                range.clone(),
                 format!("this is nested too deeply: at most {NESTED} levels are allowed"),
             ));
         }
         self.nested += 1;
-        let id = match token {
+        Ok(())
+    }
+
+    fn factor(&mut self) -> Result<Item, Fault> {
+        let (token, range) = self.lexer.next()?;
+        self.deeper(&range)?;
+        let mut item = match token {
             Token::Number(value) => {
-                self.graph.constant(value).map_err(|why| refused(why, &range))?
+                Item::Value(self.graph.constant(value).map_err(|why| refused(why, &range))?)
             }
             Token::Symbol("-") => {
+                let at = self.lexer.peek()?.1;
                 let of = self.factor()?;
-                self.add(Node::Unary(Unary::Neg, of), range)?
+                let of = self.value_of(of, &at)?;
+                Item::Value(self.add(Node::Unary(Unary::Neg, of), range.clone())?)
             }
             Token::Symbol("(") => {
-                let inner = self.sum()?;
+                let inner = self.expression()?;
                 self.expect(")", "or an operator")?;
                 inner
             }
-            Token::Name(name) if self.calls(name)? => self.call(name, range)?,
-            Token::Name(name) => self.value(name, range)?,
+            Token::Name(name) if self.calls(name)? => self.call(name, range.clone())?,
+            Token::Name(name) => self.value(name, range.clone())?,
             token => return Err(Fault::new(range, format!("expected a value, not {token}"))),
         };
+        if let Some((_, symbol)) = self.one_of(&["**"])? {
+            let base = self.value_of(item, &range)?;
+            item = Item::Value(self.power(base, symbol)?);
+        }
         self.nested -= 1;
-        Ok(id)
+        Ok(item)
+    }
+
+    /// Parses an exponent; returns the power, as a product that associates to the left.
+    fn power(&mut self, base: Id, range: Range<usize>) -> Result<Id, Fault> {
+        let at = self.lexer.peek()?.1;
+        let exponent = self.factor()?;
+        let number = match exponent {
+            Item::Value(id) => match self.graph.node(id) {
+                Node::Constant(bits, Type::Literal) => Some(f64::from_bits(bits)),
+                _ => None,
+            },
+            Item::Condition(_) => None,
+        };
+        let Some(number) = number.filter(|number| number.fract() == 0.0) else {
+            let message = "an exponent is a whole number, as in `x ** 3`";
+            return Err(Fault::new(at, message));
+        };
+        if number.abs() > EXPONENT {
+            let message = format!("an exponent is at least -{EXPONENT} and at most {EXPONENT}");
+            return Err(Fault::new(at, message));
+        }
+        let value = self.graph.value_of(base);
+        let is_whole = matches!(value, Type::Of(element) if !element.is_real());
+        if is_whole && number < 0.0 {
+            let message = "whole numbers have no powers of less than 0; convert to float64, for \
+                           example";
+            return Err(Fault::new(at, message));
+        }
+        let one = self.graph.constant(1.0).map_err(|why| refused(why, &range))?;
+        if number == 0.0 {
+            return self.graph.coerce(one, value).map_err(|why| refused(why, &range));
+        }
+        let mut power = base;
+        for _ in 1..number.abs() as u32 {
+            power = self.add(Node::Binary(Binary::Mul, power, base), range.clone())?;
+        }
+        match number < 0.0 {
+            true => self.add(Node::Binary(Binary::Div, one, power), range),
+            false => Ok(power),
+        }
+    }
+
+    /// Returns an expression as a value.
+    fn value_of(&self, item: Item, range: &Range<usize>) -> Result<Id, Fault> {
+        match item {
+            Item::Value(id) => Ok(id),
+            Item::Condition(_) => {
+                let message = "this is a comparison, and no number; write `if(a < b, 1, 0)`, for \
+                               example";
+                Err(Fault::new(range.clone(), message))
+            }
+        }
+    }
+
+    /// Returns an expression as a condition.
+    fn condition_of(&mut self, item: Item, range: &Range<usize>) -> Result<Condition, Fault> {
+        match item {
+            Item::Condition(condition) => Ok(condition),
+            Item::Value(id) if self.graph.value_of(id) == Type::Of(ElementType::Bool) => {
+                let zero = self.zero(ElementType::Bool).map_err(|why| refused(why, range))?;
+                let equal = self.conditions.compare(Comparison::Equal, id, zero);
+                Ok(self.conditions.not(equal))
+            }
+            Item::Value(_) => {
+                let message = "this is a number, and no comparison; write `a != 0`, for example";
+                Err(Fault::new(range.clone(), message))
+            }
+        }
+    }
+
+    /// Checks that two values may be compared.
+    fn comparable(&mut self, left: Id, right: Id, range: &Range<usize>) -> Result<(), Fault> {
+        self.graph.compared(left, right).map_err(|why| refused(why, range))
     }
 
     /// Returns whether the name, which was consumed last, is that of a function.
@@ -343,20 +504,35 @@ impl<'t> Parser<'t, '_> {
         Ok(FUNCTIONS.contains(&name) || open && (given || is_function(name)))
     }
 
-    fn call(&mut self, name: &str, range: Range<usize>) -> Result<Id, Fault> {
+    fn call(&mut self, name: &str, range: Range<usize>) -> Result<Item, Fault> {
         self.expect("(", &format!("after `{name}`"))?;
-        let first = self.sum()?;
+        let at = self.lexer.peek()?.1;
+        let first = self.expression()?;
         if let Some(function) = self.context.function(name) {
+            let first = self.value_of(first, &at)?;
             let id = self.given_function(function, first, range)?;
             self.expect(")", &format!("at the end of `{name}`"))?;
-            return Ok(id);
+            return Ok(Item::Value(id));
         }
-        let id = match name {
-            "abs" => self.add(Node::Unary(Unary::Abs, first), range)?,
-            "sqrt" => self.add(Node::Unary(Unary::Sqrt, first), range)?,
-            "if" => self.choice(first, range)?,
-            _ if !FUNCTIONS.contains(&name) => self.converted(name, first, range)?,
-            _ => {
+        let unary = match name {
+            "abs" => Some(Unary::Abs),
+            "sqrt" => Some(Unary::Sqrt),
+            "floor" => Some(Unary::Floor),
+            "exp" => Some(Unary::Exp),
+            "log" => Some(Unary::Log),
+            "sin" => Some(Unary::Sin),
+            "cos" => Some(Unary::Cos),
+            _ => None,
+        };
+        let item = match (name, unary) {
+            (_, Some(op)) => {
+                let of = self.value_of(first, &at)?;
+                Item::Value(self.add(Node::Unary(op, of), range)?)
+            }
+            ("if", _) => self.choice(first, range)?,
+            ("isnan", _) => self.is_nan(first, &at)?,
+            ("min" | "max", _) => {
+                let first = self.value_of(first, &at)?;
                 let op = if name == "min" { Binary::Min } else { Binary::Max };
                 self.expect(",", &format!("and at least one more argument of `{name}`"))?;
                 let second = self.sum()?;
@@ -365,11 +541,25 @@ impl<'t> Parser<'t, '_> {
                     let next = self.sum()?;
                     id = self.add(Node::Binary(op, id, next), range.clone())?;
                 }
-                id
+                Item::Value(id)
             }
+            _ => self.converted(name, first, range)?,
         };
         self.expect(")", &format!("at the end of `{name}`"))?;
-        Ok(id)
+        Ok(item)
+    }
+
+    /// Returns the condition that a value is NaN.
+    fn is_nan(&mut self, item: Item, range: &Range<usize>) -> Result<Item, Fault> {
+        let id = self.value_of(item, range)?;
+        if let Type::Of(element) = self.graph.value_of(id)
+            && !element.is_real()
+        {
+            let message = format!("a whole number is never NaN, and this is {element}");
+            return Err(Fault::new(range.clone(), message));
+        }
+        let equal = self.conditions.compare(Comparison::Equal, id, id);
+        Ok(Item::Condition(self.conditions.not(equal)))
     }
 
     /// Parses the other arguments of a function that the program gives.
@@ -397,11 +587,33 @@ impl<'t> Parser<'t, '_> {
         self.add(Node::Call(function as u16, arguments), range)
     }
 
-    /// Returns a value converted to the type of this name.
-    fn converted(&mut self, name: &str, id: Id, range: Range<usize>) -> Result<Id, Fault> {
+    /// Returns a value or a condition converted to the type of this name.
+    fn converted(&mut self, name: &str, item: Item, range: Range<usize>) -> Result<Item, Fault> {
         let Some(element) = ElementType::ALL.into_iter().find(|known| known.name() == name) else {
-            return Err(Fault::new(range, unknown_name("function", name, FUNCTIONS)));
+            let known = FUNCTIONS.iter().chain(&NEWER).copied();
+            return Err(Fault::new(range, unknown_name("function", name, known)));
         };
+        let half = element == ElementType::Float16;
+        let id = match item {
+            Item::Value(id) if self.graph.value_of(id) != Type::Of(ElementType::Bool) => id,
+            item if element == ElementType::Bool => return Ok(item),
+            item => {
+                let condition = self.condition_of(item, &range)?;
+                let element = if half { ElementType::Float32 } else { element };
+                return self.numbers(condition, element, &range).map(Item::Value);
+            }
+        };
+        if element == ElementType::Bool {
+            let zero = self.graph.constant(0.0).map_err(|why| refused(why, &range))?;
+            let equal = self.conditions.compare(Comparison::Equal, id, zero);
+            return Ok(Item::Condition(self.conditions.not(equal)));
+        }
+        if half {
+            let wide = Type::Of(ElementType::Float64);
+            let id = self.graph.coerce(id, wide).map_err(|why| refused(why, &range))?;
+            let rounded = self.add(Node::Cast(element, id), range.clone())?;
+            return self.add(Node::Cast(ElementType::Float32, rounded), range).map(Item::Value);
+        }
         match self.graph.value_of(id) {
             // A number becomes a number of the type; it is not rounded twice.
             Type::Literal => {
@@ -410,35 +622,61 @@ impl<'t> Parser<'t, '_> {
             value if value == Type::Of(element) => Ok(id),
             _ => self.add(Node::Cast(element, id), range),
         }
+        .map(Item::Value)
     }
 
-    /// Parses the rest of an `if`, from the comparison on.
-    fn choice(&mut self, left: Id, range: Range<usize>) -> Result<Id, Fault> {
-        let Some((symbol, _)) = self.one_of(&COMPARISONS)? else {
-            let (token, range) = self.lexer.peek()?;
-            return Err(Fault::new(
-                range,
-                format!("expected a comparison such as `<`, not {token}"),
-            ));
+    /// Returns the number 0 of a type.
+    fn zero(&mut self, element: ElementType) -> Result<Id, Refused> {
+        let zero = self.graph.constant(0.0)?;
+        self.graph.coerce(zero, Type::Of(element))
+    }
+
+    /// Returns 1 of a type where a condition holds, and 0 elsewhere.
+    fn numbers(
+        &mut self,
+        condition: Condition,
+        element: ElementType,
+        range: &Range<usize>,
+    ) -> Result<Id, Fault> {
+        let mut number = |value: f64| {
+            let id = self.graph.constant(value)?;
+            self.graph.coerce(id, Type::Of(element))
         };
-        let right = self.sum()?;
+        let (one, zero) = (number(1.0), number(0.0));
+        let one = one.map_err(|why| refused(why, range))?;
+        let zero = zero.map_err(|why| refused(why, range))?;
+        self.choose(condition, one, zero, range)
+    }
+
+    /// Parses a value of an `if`; a condition is one of bool.
+    fn branch(&mut self) -> Result<Id, Fault> {
+        let at = self.lexer.peek()?.1;
+        match self.expression()? {
+            Item::Value(id) => Ok(id),
+            Item::Condition(condition) => self.numbers(condition, ElementType::Bool, &at),
+        }
+    }
+
+    /// Parses the rest of an `if`, after its condition.
+    fn choice(&mut self, first: Item, range: Range<usize>) -> Result<Item, Fault> {
+        let condition = match first {
+            Item::Condition(condition) => condition,
+            Item::Value(id) if self.graph.value_of(id) == Type::Of(ElementType::Bool) => {
+                self.condition_of(first, &range)?
+            }
+            Item::Value(_) => {
+                let (token, range) = self.lexer.peek()?;
+                let message = format!("expected a comparison such as `<`, not {token}");
+                return Err(Fault::new(range, message));
+            }
+        };
         self.expect(",", "after the comparison")?;
-        let yes = self.sum()?;
+        let yes = self.branch()?;
         self.expect(",", "and the value otherwise")?;
-        let no = self.sum()?;
-        let (comparison, operands) = match symbol {
-            "<" => (Comparison::Less, [left, right, yes, no]),
-            "<=" => (Comparison::AtMost, [left, right, yes, no]),
-            ">" => (Comparison::Less, [right, left, yes, no]),
-            ">=" => (Comparison::AtMost, [right, left, yes, no]),
-            "==" => (Comparison::Equal, [left, right, yes, no]),
-            _ => (Comparison::Equal, [left, right, no, yes]),
-        };
-        self.add(Node::Select(comparison, operands), range)
+        let no = self.branch()?;
+        self.choose(condition, yes, no, &range).map(Item::Value)
     }
 }
-
-const COMPARISONS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
 
 impl Context {
     /// Returns the index of the array of this name.
@@ -459,6 +697,11 @@ impl Context {
 
 /// Returns whether the name is that of a function or of a conversion.
 pub(super) fn is_function(name: &str) -> bool {
+    is_reserved(name) || NEWER.contains(&name)
+}
+
+/// Returns whether no value of the update, and no function of the program, may have the name.
+pub(super) fn is_reserved(name: &str) -> bool {
     FUNCTIONS.contains(&name) || ElementType::ALL.iter().any(|element| element.name() == name)
 }
 

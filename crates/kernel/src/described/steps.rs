@@ -24,6 +24,10 @@
 //! that combine several operations are as in A. Ertl and D. Gregg, "The structure and performance
 //! of efficient interpreters", JILP 5 (2003).
 
+use syncline_store::Element;
+
+use super::graph::Unary;
+use super::scalar;
 use crate::lanes::Vector;
 use crate::{Neighbour, Stencil};
 
@@ -122,6 +126,10 @@ macro_rules! steps {
             /// Selects the third value if the first and the second are equal, and the fourth
             /// otherwise.
             Equal([Any; 4]),
+            /// The remainder of the first value by the second.
+            Rem([Any; 2]),
+            /// The result of a function of the platform's library.
+            Call(Unary),
             $($none,)*
             $($s(u8), $c(u8), $k(u8),)*
             $($ss(u8, u8), $sc(u8, u8), $sk(u8, u8), $cc(u8, u8), $ck(u8, u8),)*
@@ -170,7 +178,8 @@ macro_rules! steps {
                 match self {
                     $(Step::$joined { $($x3,)* } => four(&[$(place!($p3, $x3),)*]),)*
                     Step::Less(operands) | Step::AtMost(operands) | Step::Equal(operands) => operands,
-                    Step::Store(_) $(| Step::$none)* => [None; 4],
+                    Step::Rem([x, y]) => [x, y, None, None],
+                    Step::Store(_) | Step::Call(_) $(| Step::$none)* => [None; 4],
                     $(
                         Step::$s(x) => [Some(Slot(x)), None, None, None],
                         Step::$c(x) => [Some(Coefficient(x)), None, None, None],
@@ -201,7 +210,7 @@ macro_rules! steps {
             let mut a = [L::splat(0.0); R];
             for step in steps {
                 // SAFETY: all operands of the steps of a `Code` exist, and slots are stored to
-                // before they are read, see `Code::new`.
+                // before they are read, see `Code::new`. `R` vectors consist of `R * WIDTH` values.
                 unsafe {
                     match *step {
                         Step::Store(slot) => machine.slots.add(slot as usize).write(a),
@@ -223,6 +232,22 @@ macro_rules! steps {
                             for r in 0..R {
                                 a[r] = L::choose(p[r].equal(q[r]), x[r], y[r]);
                             }
+                        }
+                        // No vector is in a register while a function is called, so that the other
+                        // steps have all of them.
+                        Step::Rem([x, y]) => {
+                            let (mut all, by) = (machine.any(x, a), machine.any(y, a));
+                            remainders(
+                                (&raw mut all).cast::<L::Element>(),
+                                (&raw const by).cast(),
+                                R * L::WIDTH,
+                            );
+                            a = all;
+                        }
+                        Step::Call(op) => {
+                            let mut all = a;
+                            functions((&raw mut all).cast::<L::Element>(), R * L::WIDTH, op);
+                            a = all;
                         }
                         $(Step::$joined { $($x3,)* } => {
                             $(let $x3 = machine.$p3($x3);)*
@@ -303,6 +328,42 @@ macro_rules! place {
     };
 }
 
+/// Returns the greatest whole numbers that are at most the values.
+#[inline(always)]
+fn floor<L: Vector>(a: L) -> L {
+    let mut floors = a;
+    let values = (&raw mut floors).cast::<L::Element>();
+    for i in 0..L::WIDTH {
+        // SAFETY: a vector consists of `WIDTH` values.
+        unsafe { values.add(i).write(scalar::floor(values.add(i).read())) };
+    }
+    floors
+}
+
+/// Replaces `n` values by the results of a function.
+///
+/// # Safety
+/// The values must be valid for reads and writes.
+#[inline(never)]
+unsafe fn functions<E: Element>(values: *mut E, n: usize, op: Unary) {
+    for i in 0..n {
+        // SAFETY: the caller guarantees the values.
+        unsafe { values.add(i).write(scalar::function(op, values.add(i).read())) };
+    }
+}
+
+/// Replaces `n` values by their remainders.
+///
+/// # Safety
+/// The values must be valid for reads and writes, and the divisors for reads.
+#[inline(never)]
+unsafe fn remainders<E: Element>(values: *mut E, by: *const E, n: usize) {
+    for i in 0..n {
+        // SAFETY: the caller guarantees the values.
+        unsafe { values.add(i).write(scalar::remainder(values.add(i).read(), by.add(i).read())) };
+    }
+}
+
 fn four(places: &[Place]) -> [Any; 4] {
     std::array::from_fn(|i| places.get(i).copied())
 }
@@ -326,6 +387,7 @@ steps! {
         Neg(a) = -a;
         Abs(a) = a.abs();
         Sqrt(a) = a.sqrt();
+        Floor(a) = floor(a);
     }
     one {
         Load(a, x): LoadS LoadC LoadK = x;

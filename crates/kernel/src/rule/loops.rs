@@ -12,10 +12,11 @@
 //! without branches; each loop is compiled for every set of instructions.
 
 use syncline_store::ElementType;
-use syncline_store::array::Number;
+use syncline_store::array::{Half, Number};
 
 use super::Overflow;
 use crate::described::graph::{Binary, Comparison, Unary};
+use crate::described::scalar::Real;
 use crate::lanes::Lanes;
 
 /// Computes `n` values at `to` from the operands.
@@ -109,6 +110,7 @@ trait Value: Number {
     fn div(self, y: Self, saturating: bool) -> Self;
     fn neg(self, saturating: bool) -> Self;
     fn abs(self, saturating: bool) -> Self;
+    fn rem(self, y: Self) -> Self;
     fn sqrt(self) -> Self;
     fn less(self, y: Self) -> bool;
     fn at_most(self, y: Self) -> bool;
@@ -129,6 +131,8 @@ macro_rules! reals {
             fn neg(self, _: bool) -> Self { -self }
             #[inline(always)]
             fn abs(self, _: bool) -> Self { self.abs() }
+            #[inline(always)]
+            fn rem(self, y: Self) -> Self { self.remainder(y) }
             #[inline(always)]
             fn sqrt(self) -> Self { self.sqrt() }
             #[inline(always)]
@@ -169,6 +173,15 @@ macro_rules! wholes {
             #[inline(always)]
             fn abs(self, $saturating: bool) -> Self { let $n = self; $abs }
             #[inline(always)]
+            fn rem(self, y: Self) -> Self {
+                if y == 0 {
+                    return 0;
+                }
+                let rest = self.wrapping_rem(y);
+                #[allow(unused_comparisons)]
+                if rest != 0 && (rest < 0) != (y < 0) { rest.wrapping_add(y) } else { rest }
+            }
+            #[inline(always)]
             fn sqrt(self) -> Self { self }
             #[inline(always)]
             fn less(self, y: Self) -> bool { self < y }
@@ -182,6 +195,9 @@ reals!(f64, f32);
 wholes! {
     u8: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
     u16: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
+    u32: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
+    i8: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
+        if s { n.saturating_abs() } else { n.wrapping_abs() };
     i16: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
         if s { n.saturating_abs() } else { n.wrapping_abs() };
     i32: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
@@ -288,21 +304,45 @@ macro_rules! narrowing {
 }
 
 conversions! {
-    f64: f32 u8 i16 u16 i32 i64;
-    f32: f64 u8 i16 u16 i32 i64;
+    f64: f32 u8 i16 u16 i32 i64 i8 u32;
+    f32: f64 u8 i16 u16 i32 i64 i8 u32;
     u8: f64 f32;
     i16: f64 f32;
     u16: f64 f32;
     i32: f64 f32;
     i64: f64 f32;
+    i8: f64 f32;
+    u32: f64 f32;
+}
+
+/// Conversions to float16, which are rounded once: those to float64 before are exact, or of numbers
+/// that are infinite as float16 in any case.
+macro_rules! halves {
+    ($($from:ident)*) => {$(
+        impl Converted<$from> for Half {
+            #[inline(always)]
+            fn converted(value: $from, _: bool) -> Self { Half::from_f64(value as f64) }
+        }
+    )*};
+}
+
+halves!(f64 f32 u8 i16 u16 i32 i64 i8 u32);
+
+impl Converted<Half> for f32 {
+    #[inline(always)]
+    fn converted(value: Half, _: bool) -> Self {
+        value.to_f32()
+    }
 }
 
 narrowing! {
-    u8: i16 u16 i32 i64;
-    i16: u8 u16 i32 i64;
-    u16: u8 i16 i32 i64;
-    i32: u8 i16 u16 i64;
-    i64: u8 i16 u16 i32;
+    u8: i16 u16 i32 i64 i8 u32;
+    i16: u8 u16 i32 i64 i8 u32;
+    u16: u8 i16 i32 i64 i8 u32;
+    i32: u8 i16 u16 i64 i8 u32;
+    i64: u8 i16 u16 i32 i8 u32;
+    i8: u8 i16 u16 i32 i64 u32;
+    u32: u8 i16 u16 i32 i64 i8;
 }
 
 loops! {
@@ -315,6 +355,12 @@ loops! {
     neg<T: Value, C: Choice; T>(a: T) = a.neg(C::SATURATING);
     abs<T: Value, C: Choice; T>(a: T) = a.abs(C::SATURATING);
     sqrt<T: Value; T>(a: T) = a.sqrt();
+    rem<T: Value; T>(a: T, b: T) = a.rem(b);
+    floor<T: Real; T>(a: T) = a.floored();
+    exp<T: Real; T>(a: T) = a.function(Unary::Exp);
+    log<T: Real; T>(a: T) = a.function(Unary::Log);
+    sin<T: Real; T>(a: T) = a.function(Unary::Sin);
+    cos<T: Real; T>(a: T) = a.function(Unary::Cos);
     sum4<T: Value, C: Choice; T>(a: T, b: T, c: T, d: T) =
         a.add(b, C::SATURATING).add(c, C::SATURATING).add(d, C::SATURATING);
     add_add<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).add(c, false);
@@ -360,12 +406,17 @@ pub(super) fn find(
         ElementType::Uint16 => whole::<u16>(op, overflow, instructions),
         ElementType::Int32 => whole::<i32>(op, overflow, instructions),
         ElementType::Int64 => whole::<i64>(op, overflow, instructions),
+        ElementType::Int8 => whole::<i8>(op, overflow, instructions),
+        ElementType::Uint32 => whole::<u32>(op, overflow, instructions),
+        // The bytes are only compared and chosen.
+        ElementType::Bool => whole::<u8>(op, overflow, instructions),
+        ElementType::Float16 => half(op, overflow, instructions),
     }
     .unwrap_or_else(|| unreachable!("there is no loop for {op:?} of {element}"))
 }
 
 /// All conversions to a type.
-trait Convertible: Value {
+trait Convertible: Number {
     fn cast(from: ElementType, overflow: Overflow, instructions: Instructions) -> Option<Loop>;
 }
 
@@ -390,13 +441,25 @@ macro_rules! convertible {
 }
 
 convertible! {
-    f64: f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
-    f32: f64 Float64, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
-    u8: f64 Float64, f32 Float32, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
-    i16: f64 Float64, f32 Float32, u8 Uint8, u16 Uint16, i32 Int32, i64 Int64;
-    u16: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, i32 Int32, i64 Int64;
-    i32: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i64 Int64;
-    i64: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32;
+    f64: f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32;
+    f32: f64 Float64, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32, Half Float16;
+    u8: f64 Float64, f32 Float32, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32;
+    i16: f64 Float64, f32 Float32, u8 Uint8, u16 Uint16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32;
+    u16: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32;
+    i32: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i64 Int64, i8 Int8, u32 Uint32;
+    i64: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i8 Int8, u32 Uint32;
+    i8: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, u32 Uint32;
+    u32: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, i8 Int8;
+    Half: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64, i8 Int8, u32 Uint32;
+}
+
+/// The loops of float16, with which nothing is computed.
+fn half(op: Op, overflow: Overflow, i: Instructions) -> Option<Loop> {
+    match op {
+        Op::Choose => Some(choose::<Half>(i)),
+        Op::Copy => Some(copy::<Half>(i)),
+        other => cast_to::<Half>(other, overflow, i),
+    }
 }
 
 fn cast_to<T: Convertible>(op: Op, overflow: Overflow, instructions: Instructions) -> Option<Loop> {
@@ -407,8 +470,9 @@ fn cast_to<T: Convertible>(op: Op, overflow: Overflow, instructions: Instruction
 }
 
 /// The loops that every type has, and that do not depend on the overflow.
-fn any<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
+fn any<T: Convertible + Value>(op: Op, i: Instructions) -> Option<Loop> {
     Some(match op {
+        Op::Binary(Binary::Rem) => rem::<T>(i),
         Op::Binary(Binary::Min) => min::<T>(i),
         Op::Binary(Binary::Max) => max::<T>(i),
         Op::Select(Comparison::Less) => select_less::<T>(i),
@@ -424,7 +488,7 @@ fn any<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
 }
 
 /// The loops whose result depends on the overflow.
-fn arithmetic<T: Convertible, C: Choice>(op: Op, i: Instructions) -> Option<Loop> {
+fn arithmetic<T: Convertible + Value, C: Choice>(op: Op, i: Instructions) -> Option<Loop> {
     Some(match op {
         Op::Unary(Unary::Neg) => neg::<T, C>(i),
         Op::Unary(Unary::Abs) => abs::<T, C>(i),
@@ -437,7 +501,7 @@ fn arithmetic<T: Convertible, C: Choice>(op: Op, i: Instructions) -> Option<Loop
     })
 }
 
-fn whole<T: Convertible>(op: Op, overflow: Overflow, i: Instructions) -> Option<Loop> {
+fn whole<T: Convertible + Value>(op: Op, overflow: Overflow, i: Instructions) -> Option<Loop> {
     let arithmetic = match overflow {
         Overflow::Wrapping => arithmetic::<T, Wrapping>(op, i),
         Overflow::Saturating => arithmetic::<T, Saturating>(op, i),
@@ -445,10 +509,15 @@ fn whole<T: Convertible>(op: Op, overflow: Overflow, i: Instructions) -> Option<
     arithmetic.or_else(|| any::<T>(op, i)).or_else(|| cast_to::<T>(op, overflow, i))
 }
 
-fn real<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
+fn real<T: Convertible + Value + Real>(op: Op, i: Instructions) -> Option<Loop> {
     use Arithmetic::{Add, Mul, Sub};
     Some(match op {
         Op::Unary(Unary::Sqrt) => sqrt::<T>(i),
+        Op::Unary(Unary::Floor) => floor::<T>(i),
+        Op::Unary(Unary::Exp) => exp::<T>(i),
+        Op::Unary(Unary::Log) => log::<T>(i),
+        Op::Unary(Unary::Sin) => sin::<T>(i),
+        Op::Unary(Unary::Cos) => cos::<T>(i),
         Op::Pair(Add, Then::Add) => add_add::<T>(i),
         Op::Pair(Add, Then::Less) => add_less::<T>(i),
         Op::Pair(Add, Then::From) => add_from::<T>(i),

@@ -12,7 +12,7 @@
 //! treated as the overflow says.
 
 use syncline_store::ElementType;
-use syncline_store::array::Array;
+use syncline_store::array::{Array, Bool, Half};
 
 use super::{Beyond, Overflow, Rule};
 use crate::described::graph::{Binary, Comparison, Node, Read, Type, Unary};
@@ -23,6 +23,8 @@ enum Value {
     Double(f64),
     Single(f32),
     Whole(i64),
+    /// Of float16, with which nothing is computed.
+    Half(Half),
 }
 
 /// The parameters of a computation.
@@ -35,7 +37,9 @@ struct Computing {
 /// Returns the least and the greatest number of a whole type.
 fn limits(element: ElementType) -> (i128, i128) {
     match element {
-        ElementType::Uint8 => (0, u8::MAX.into()),
+        ElementType::Uint8 | ElementType::Bool => (0, u8::MAX.into()),
+        ElementType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        ElementType::Uint32 => (0, u32::MAX.into()),
         ElementType::Int16 => (i16::MIN.into(), i16::MAX.into()),
         ElementType::Uint16 => (0, u16::MAX.into()),
         ElementType::Int32 => (i32::MIN.into(), i32::MAX.into()),
@@ -59,6 +63,7 @@ impl Computing {
         match self.element {
             ElementType::Float64 => Value::Double(value),
             ElementType::Float32 => Value::Single(value as f32),
+            ElementType::Float16 => Value::Half(Half::from_f64(value)),
             _ => self.held(value as i128),
         }
     }
@@ -71,10 +76,20 @@ impl Computing {
             (Unary::Neg, Value::Single(x)) => Value::Single(-x),
             (Unary::Abs, Value::Single(x)) => Value::Single(x.abs()),
             (Unary::Sqrt, Value::Single(x)) => Value::Single(x.sqrt()),
+            (Unary::Floor, Value::Double(x)) => Value::Double(x.floor()),
+            (Unary::Exp, Value::Double(x)) => Value::Double(x.exp()),
+            (Unary::Log, Value::Double(x)) => Value::Double(x.ln()),
+            (Unary::Sin, Value::Double(x)) => Value::Double(x.sin()),
+            (Unary::Cos, Value::Double(x)) => Value::Double(x.cos()),
+            (Unary::Floor, Value::Single(x)) => Value::Single(x.floor()),
+            (Unary::Exp, Value::Single(x)) => Value::Single(x.exp()),
+            (Unary::Log, Value::Single(x)) => Value::Single(x.ln()),
+            (Unary::Sin, Value::Single(x)) => Value::Single(x.sin()),
+            (Unary::Cos, Value::Single(x)) => Value::Single(x.cos()),
             (Unary::Neg, Value::Whole(x)) => self.held(-i128::from(x)),
             (Unary::Abs, Value::Whole(x)) => self.held(i128::from(x).abs()),
             // The graph has no such node.
-            (Unary::Sqrt, Value::Whole(x)) => Value::Whole(x),
+            (_, Value::Whole(_) | Value::Half(_)) => x,
         }
     }
 
@@ -85,6 +100,15 @@ impl Computing {
                 Binary::Sub => x - y,
                 Binary::Mul => x * y,
                 Binary::Div => x / y,
+                Binary::Rem => {
+                    // What `fmod` returns has the sign of the dividend.
+                    let rest = x % y;
+                    let other = rest.is_sign_negative() != y.is_sign_negative();
+                    match rest == 0.0 {
+                        true => rest.copysign(y),
+                        false => rest + if other { y } else { 0.0 },
+                    }
+                }
                 Binary::Min => {
                     if x < y {
                         x
@@ -105,6 +129,14 @@ impl Computing {
                 Binary::Sub => x - y,
                 Binary::Mul => x * y,
                 Binary::Div => x / y,
+                Binary::Rem => {
+                    let rest = x % y;
+                    let other = rest.is_sign_negative() != y.is_sign_negative();
+                    match rest == 0.0 {
+                        true => rest.copysign(y),
+                        false => rest + if other { y } else { 0.0 },
+                    }
+                }
                 Binary::Min => {
                     if x < y {
                         x
@@ -127,6 +159,11 @@ impl Computing {
                     Binary::Sub => x - y,
                     Binary::Mul => x * y,
                     Binary::Div => x.checked_div(y).unwrap_or(0),
+                    Binary::Rem if y == 0 => 0,
+                    Binary::Rem => {
+                        let rest = x.rem_euclid(y);
+                        if y < 0 && rest > 0 { rest + y } else { rest }
+                    }
                     Binary::Min => x.min(y),
                     Binary::Max => x.max(y),
                 })
@@ -145,6 +182,12 @@ impl Computing {
             (ElementType::Float32, Value::Double(x)) => Value::Single(x as f32),
             (ElementType::Float32, Value::Single(x)) => Value::Single(x),
             (ElementType::Float32, Value::Whole(x)) => Value::Single(x as f32),
+            (ElementType::Float32, Value::Half(x)) => Value::Single(x.to_f32()),
+            (ElementType::Float16, Value::Double(x)) => Value::Half(Half::from_f64(x)),
+            (ElementType::Float16, Value::Single(x)) => Value::Half(Half::from_f64(x.into())),
+            (ElementType::Float16, Value::Whole(x)) => Value::Half(Half::from_f64(x as f64)),
+            // The graph has no other conversion.
+            (_, Value::Half(_)) => x,
             (_, Value::Double(x)) => Value::Whole((x as i128).clamp(least, most) as i64),
             (_, Value::Single(x)) => Value::Whole((x as i128).clamp(least, most) as i64),
             (_, Value::Whole(x)) => self.held(x.into()),
@@ -177,6 +220,10 @@ fn load(array: &Array, i: usize) -> Value {
         ElementType::Uint16 => at(array.values::<u16>().map(|v| Value::Whole(v[i].into()))),
         ElementType::Int32 => at(array.values::<i32>().map(|v| Value::Whole(v[i].into()))),
         ElementType::Int64 => at(array.values::<i64>().map(|v| Value::Whole(v[i]))),
+        ElementType::Int8 => at(array.values::<i8>().map(|v| Value::Whole(v[i].into()))),
+        ElementType::Uint32 => at(array.values::<u32>().map(|v| Value::Whole(v[i].into()))),
+        ElementType::Bool => at(array.values::<Bool>().map(|v| Value::Whole(v[i].0.into()))),
+        ElementType::Float16 => at(array.values::<Half>().map(|v| Value::Half(v[i]))),
     }
 }
 
@@ -187,6 +234,7 @@ fn store(array: &mut Array, i: usize, value: Value) {
     match value {
         Value::Double(value) => place.copy_from_slice(&value.to_le_bytes()),
         Value::Single(value) => place.copy_from_slice(&value.to_le_bytes()),
+        Value::Half(value) => place.copy_from_slice(&value.0.to_le_bytes()),
         // A whole number that fits a type has the low bytes of the number.
         Value::Whole(value) => place.copy_from_slice(&value.to_le_bytes()[..width]),
     }

@@ -29,6 +29,7 @@
 
 use std::collections::HashMap;
 
+use syncline_store::array::Half;
 use syncline_store::direct_io::IoBuffer;
 use syncline_store::{ElementType, Result};
 
@@ -529,6 +530,10 @@ pub fn fill(buffer: &mut [u8], value: f64, element: ElementType) {
         ElementType::Uint16 => widened((value as u16).to_le_bytes()),
         ElementType::Int32 => widened((value as i32).to_le_bytes()),
         ElementType::Int64 => (value as i64).to_le_bytes(),
+        ElementType::Int8 => widened((value as i8).to_le_bytes()),
+        ElementType::Uint32 => widened((value as u32).to_le_bytes()),
+        ElementType::Bool => widened([u8::from(value != 0.0)]),
+        ElementType::Float16 => widened(Half::from_f64(value).0.to_le_bytes()),
     };
     for place in buffer.chunks_exact_mut(element.bytes()) {
         place.copy_from_slice(&bytes[..element.bytes()]);

@@ -9,7 +9,7 @@ use syncline_kernel::rule::Type;
 use syncline_kernel::rule::greater;
 use syncline_kernel::rule::plain::plain;
 use syncline_store::ElementType;
-use syncline_store::array::{Array, ArraySource, Number};
+use syncline_store::array::{Array, ArraySource, Bool, Half, Number};
 use syncline_testkit::{Random, cases, seed};
 
 use crate::lanes::Lanes;
@@ -34,6 +34,12 @@ fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random)
         match element {
             ElementType::Float64 => place.copy_from_slice(&real.to_le_bytes()),
             ElementType::Float32 => place.copy_from_slice(&(real as f32).to_le_bytes()),
+            ElementType::Float16 => {
+                place.copy_from_slice(&Half::from_f64(real).0.to_le_bytes());
+            }
+            // Rarely a byte that numpy does not write.
+            ElementType::Bool if number == 99 => place.copy_from_slice(&[7]),
+            ElementType::Bool => place.copy_from_slice(&[(number & 1) as u8]),
             _ => place.copy_from_slice(&number.to_le_bytes()[..width]),
         }
     }
@@ -168,6 +174,11 @@ pub(crate) fn difference(left: &Array, right: &Array) -> Option<String> {
             let same = x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
             differs(i, same, format!("{x} {y}"))
         }
+        ElementType::Float16 => {
+            let of = |bytes: &[u8]| Half(u16::from_le_bytes(bytes.try_into().unwrap()));
+            let (x, y) = (of(x), of(y));
+            differs(i, x == y || x.is_nan() && y.is_nan(), format!("{x} {y}"))
+        }
         _ => differs(i, x == y, format!("{x:?} {y:?}")),
     })
 }
@@ -184,6 +195,13 @@ pub(crate) fn change(old: &Array, new: &Array) -> f64 {
     match old.element() {
         ElementType::Float64 => of(old, new, |x: f64, y| real(x, y, y - x)),
         ElementType::Float32 => of(old, new, |x: f32, y| real(x.into(), y.into(), (y - x).into())),
+        ElementType::Float16 => of(old, new, |x: Half, y: Half| {
+            let (x, y) = (x.to_f32(), y.to_f32());
+            real(x.into(), y.into(), (y - x).into())
+        }),
+        ElementType::Int8 => of(old, new, |x: i8, y| x.abs_diff(y).into()),
+        ElementType::Uint32 => of(old, new, |x: u32, y| x.abs_diff(y).into()),
+        ElementType::Bool => of(old, new, |x: Bool, y: Bool| x.0.abs_diff(y.0).into()),
         ElementType::Uint8 => of(old, new, |x: u8, y| x.abs_diff(y).into()),
         ElementType::Int16 => of(old, new, |x: i16, y| x.abs_diff(y).into()),
         ElementType::Uint16 => of(old, new, |x: u16, y| x.abs_diff(y).into()),

@@ -280,7 +280,7 @@ pub(crate) fn check(
         let (dims, first, actual) = (input.dims(), inputs[0].dims(), input.element());
         let wrong = match value {
             Type::Of(element) => (actual != *element).then(|| element.name().to_owned()),
-            _ if !real.is_real() => {
+            _ if !ElementType::REAL.contains(&real) => {
                 Some("float64 or float32, as the description has no [types]".to_owned())
             }
             _ => (actual != real).then(|| real.name().to_owned()),

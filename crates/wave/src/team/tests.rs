@@ -304,7 +304,7 @@ fn random_bands(cases: std::ops::Range<u64>) {
             }
         }
     }
-    assert!(runs > all / 5, "{runs} of {all}");
+    assert!(runs > all / 8, "{runs} of {all}");
 }
 
 /// All members end with the error of the one that could not open the files, and do not wait for it.

@@ -14,4 +14,5 @@ mod target;
 mod team;
 mod team_arrays;
 mod tolerance;
+mod types;
 mod whole_blocks;

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use syncline_store::ElementType;
 
-use super::{Array, FUNCTIONS, Meaning, Nodata, Parser, RADIUS, Use, refused};
+use super::{Array, FUNCTIONS, Item, Meaning, NEWER, Nodata, Parser, RADIUS, Use, refused};
 use crate::described::error::{Fault, unknown_name};
-use crate::described::graph::{Comparison, Id, Node, Read};
+use crate::described::graph::{Comparison, Id, Node, Read, Type};
 use crate::described::lex::Token;
 
 /// The time at which a value is read.
@@ -44,6 +44,29 @@ impl<'t> Parser<'t, '_> {
         self.add(node, range.clone())
     }
 
+    /// Returns a value of an array as the update computes with it: one of float16 in float32.
+    pub(super) fn read_value(
+        &mut self,
+        array: u16,
+        old: bool,
+        offset: [i8; 3],
+        range: &Range<usize>,
+    ) -> Result<Id, Fault> {
+        let value = self.read_raw(array, old, offset, range)?;
+        self.computed(value, range)
+    }
+
+    /// Returns a value as the update computes with it.
+    fn computed(&mut self, value: Id, range: &Range<usize>) -> Result<Id, Fault> {
+        match self.graph.value_of(value) {
+            Type::Of(ElementType::Float16) => {
+                self.add(Node::Cast(ElementType::Float32, value), range.clone())
+            }
+            _ => Ok(value),
+        }
+    }
+
+    /// Returns a value of an array as it is stored.
     pub(super) fn read_raw(
         &mut self,
         array: u16,
@@ -56,12 +79,13 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// Parses a place from its first name on.
-    pub(super) fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Id, Fault> {
+    pub(super) fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Item, Fault> {
         let (when, name, range) = self.when(name, range)?;
         if self.lexer.peek()?.0 == Token::Symbol("(") {
             let types = ElementType::ALL.map(ElementType::name);
             let given = self.context.functions.iter().map(String::as_str);
-            let known = FUNCTIONS.iter().copied().chain(types).chain(given);
+            let own = FUNCTIONS.iter().chain(&NEWER).copied();
+            let known = own.chain(types).chain(given);
             return Err(Fault::new(range, unknown_name("function", name, known)));
         }
         if let Some(array) = self.context.array(name) {
@@ -69,18 +93,22 @@ impl<'t> Parser<'t, '_> {
             return match offset {
                 Some(offset) if offset != [0; 3] => self.read(array, when, offset, range),
                 _ => self.centre(array, when, name, range),
-            };
+            }
+            .map(Item::Value);
         }
         match self.names.get(name) {
-            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(id),
-            Some(&(Meaning::Value(_), kind)) => {
+            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(Item::Value(id)),
+            Some(&(Meaning::Condition(condition), _)) if when == When::Now => {
+                Ok(Item::Condition(condition))
+            }
+            Some(&(Meaning::Value(_) | Meaning::Condition(_), kind)) => {
                 Err(Fault::new(range, format!("`{name}` is {kind}; only a field is old or new")))
             }
             Some(&(Meaning::Neighbour([0, 0, 0]), _)) if self.context.fields == 1 => {
-                self.centre(0, when, name, range)
+                self.centre(0, when, name, range).map(Item::Value)
             }
             Some(&(Meaning::Neighbour(offset), _)) if self.context.fields == 1 => {
-                self.read(0, when, offset, range)
+                self.read(0, when, offset, range).map(Item::Value)
             }
             Some((Meaning::Neighbour(_), _)) => {
                 let field = &self.context.arrays[0].name;
@@ -192,7 +220,7 @@ impl<'t> Parser<'t, '_> {
     ) -> Result<Id, Fault> {
         let given = self.given.get(array as usize).copied().flatten();
         match (when, given) {
-            (When::Now | When::New, Some(id)) => Ok(id),
+            (When::Now | When::New, Some(id)) => self.computed(id, &range),
             (When::New, None) if (array as usize) < self.context.fields => {
                 Err(Fault::new(range, format!("`{name}` is assigned only after this")))
             }
@@ -220,12 +248,12 @@ impl<'t> Parser<'t, '_> {
             self.uses.push(Use { read, new: when == When::New, range: range.clone() });
         }
         let nodata = *nodata;
-        let value = self.read_raw(array, old, offset, &range)?;
+        let value = self.read_value(array, old, offset, &range)?;
         match nodata {
             Some(nodata) if offset != [0; 3] => {
                 let seen = match nodata.seen {
                     Some(seen) => self.graph.constant(seen).map_err(|why| refused(why, &range))?,
-                    None => self.read_raw(array, false, [0; 3], &range)?,
+                    None => self.read_value(array, false, [0; 3], &range)?,
                 };
                 self.where_no_data(value, nodata, seen, value, &range)
             }

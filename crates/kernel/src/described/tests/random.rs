@@ -3,6 +3,11 @@
 use syncline_store::ElementType;
 use syncline_testkit::Random;
 
+/// Returns the type in which a text computes with values of a type.
+fn kind(element: ElementType) -> ElementType {
+    if element == ElementType::Float16 { ElementType::Float32 } else { element }
+}
+
 /// A random description, and the number of its dimensions.
 pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let dimensions = if random.one_in(3) { 3 } else { 2 };
@@ -19,6 +24,7 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let mixed = random.one_in(2);
     let types: Vec<ElementType> =
         names.iter().map(|_| if mixed { random.one_of(&ElementType::ALL) } else { one }).collect();
+    let masks = typed && types.contains(&ElementType::Bool);
     let mut text = format!("name = 'random'\ndimensions = {dimensions}\n");
     let quoted = |names: &[String]| format!("{names:?}");
     text += &format!("fields = {}\n", quoted(&names[..fields]));
@@ -53,6 +59,7 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         }
         // A function takes float64, which the data of a description without types then are.
         let calls = calls && (!typed || types[field] == ElementType::Float64);
+        let own = kind(types[field]);
         // A read as a value of the type of the field.
         let value = |random: &mut Random| {
             let array = random.below(names.len());
@@ -60,16 +67,33 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
                 0 => names[array].clone(),
                 _ => read(random, array),
             };
-            match typed && types[array] != types[field] {
-                true => format!("{}({value})", types[field]),
+            match typed && kind(types[array]) != own {
+                true => format!("{own}({value})"),
                 false => value,
             }
         };
+        if typed && own == ElementType::Bool {
+            let mut all = value(random);
+            for _ in 0..random.within(1..=4) {
+                let (x, y) = (value(random), value(random));
+                let number = format!("float32({})", names[random.below(names.len())]);
+                all = match random.below(5) {
+                    0 => format!("{all} and not {x}"),
+                    1 => format!("({all} or {x}) and {y}"),
+                    2 => format!("if({x}, {y}, {all})"),
+                    3 => format!("if({all}, {x}, {number} < 3)"),
+                    _ => format!("({x} and {all}) or floor({number}) % 3 == 1 or isnan({number})"),
+                };
+            }
+            update += &format!("{} = {all}\n", names[field]);
+            continue;
+        }
         let mut sum = value(random);
         for _ in 0..random.within(1..=6) {
             let (x, y, z) = (value(random), value(random), value(random));
             let number = random.below(5);
-            sum = match random.below(if calls { 16 } else { 14 }) {
+            let (real, most) = (!typed || types[field].is_real(), if calls { 24 } else { 22 });
+            sum = match random.below(most) {
                 0 => format!("{sum} + {x}"),
                 1 => format!("{sum} - {x}"),
                 2 => format!("{x} - ({sum})"),
@@ -83,8 +107,19 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
                 10 => format!("if({x} <= {y}, {sum}, -{z})"),
                 11 => format!("if({x} == {number}, {y}, {sum})"),
                 12 => format!("{sum} + {x} + {y} + {z}"),
-                14 => format!("given({sum}, {x})"),
-                15 => format!("given({y}, 3) - ({sum}) * {z}"),
+                13 => format!("({sum}) % ({x} - {number})"),
+                14 => format!("({sum}) ** {} - {x} ** {number}", random.below(4)),
+                15 => format!("if({x} < {y} and not {z} <= {number}, {sum}, {z})"),
+                16 => format!("if({x} < {number} or ({sum} != {y} or {x} == {z}), {y}, {sum})"),
+                17 if real => format!("floor({sum}) + {x} ** -2"),
+                18 if real => format!("if(isnan({sum}) or {x} > {y}, {z}, {sum})"),
+                19 if real => {
+                    let function = random.one_of(&["exp", "log", "sin", "cos"]);
+                    format!("{x} - {function}({sum})")
+                }
+                20 if real => format!("floor({x} * {number} / 3) * {sum}"),
+                22 => format!("given({sum}, {x})"),
+                23 => format!("given({y}, 3) - ({sum}) * {z}"),
                 _ => format!("({sum}) / {x}"),
             };
         }
@@ -99,7 +134,8 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         let edges: Vec<String> = axes
             .into_iter()
             .map(|axis| {
-                let rules = ["'fixed'", "'clamped'", "'reflected'", "3", "'periodic'"];
+                let number = if masks { "1" } else { "3" };
+                let rules = ["'fixed'", "'clamped'", "'reflected'", number, "'periodic'"];
                 let most = if explicit && axis == "columns" { 5 } else { 4 };
                 format!("{axis} = {}", rules[random.below(most)])
             })
@@ -114,6 +150,10 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
         let (seen, array) = (random.one_of(&["'point'", "7"]), random.below(names.len()));
         let is_real = !typed || types[array].to_string().starts_with("float");
         let value = if is_real && random.one_in(3) { "nan" } else { "4" };
+        let (value, seen) = match typed && types[array] == ElementType::Bool {
+            true => ("1", if seen == "7" { "0" } else { seen }),
+            false => (value, seen),
+        };
         text += &format!("[nodata]\n{} = {{ value = {value}, seen = {seen} }}\n", names[array]);
     }
     if typed {

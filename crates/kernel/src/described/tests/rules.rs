@@ -129,6 +129,65 @@ fn errors_name_the_place() {
 }
 
 #[test]
+fn errors_of_types_and_functions() {
+    let of = |update: &str, u: &str, c: &str| {
+        message(&format!(
+            "name = 'x'\nfield = 'u'\ncoefficients = ['c']\noverflow = 'wrapping'\n\
+             update = '{update}'\n[types]\nu = '{u}'\nc = '{c}'"
+        ))
+    };
+    for (update, u, c, expected) in [
+        (
+            "u = exp(n)",
+            "int16",
+            "int8",
+            "5:15 `exp` takes real numbers, but this is int16; convert it, as in `float64(...)`",
+        ),
+        ("u = u + floor(c)", "float64", "uint32", "5:19 `floor` takes real numbers, but this is"),
+        ("u = sqrt(c)", "float64", "uint32", "5:15 whole numbers have no square root; convert"),
+        (
+            "u = if(isnan(c), u, 1)",
+            "float64",
+            "int8",
+            "5:24 a whole number is never NaN, and this is int8",
+        ),
+        ("u = c ** -1", "int32", "int32", "5:20 whole numbers have no powers of less than 0;"),
+        ("u = c + 1", "bool", "bool", "5:17 a value of bool is a condition, and no number;"),
+        ("u = -c", "bool", "bool", "5:15 a value of bool is a condition, and no number;"),
+        ("u = c ** 2", "bool", "bool", "5:17 a value of bool is a condition, and no number;"),
+        ("u = c == 1", "bool", "bool", "5:17 a value of bool is a condition, and no number;"),
+        ("u = isnan(c)", "bool", "bool", "5:21 a whole number is never NaN, and this is bool"),
+        ("u = c", "float64", "bool", "5:15 this is bool, but the field is float64; convert it"),
+        ("u = 2", "bool", "bool", "5:15 2 cannot be bool"),
+        ("u = c", "bool", "uint8", "5:15 this is uint8, but the field is bool; convert it, as in"),
+        ("u = if(c, 1, 2)", "uint8", "uint8", "5:19 expected a comparison such as `<`, not `,`"),
+        ("u = c and u", "bool", "uint8", "5:15 this is a number, and no comparison; write"),
+        (
+            "u = n < 1",
+            "float16",
+            "bool",
+            "5:15 this is a comparison, but the field is float16; convert it, as in \
+             `float16(a < b)`",
+        ),
+        (
+            "u = float64(c)",
+            "float16",
+            "bool",
+            "5:15 this is float64, but the field is float16; convert it, as in `float16(...)`",
+        ),
+        ("u = u + c", "float16", "float64", "5:17 this combines float32 with float64; convert"),
+        ("u = u + c", "uint32", "int32", "5:17 this combines uint32 with int32; convert one"),
+        ("u = 4294967296", "uint32", "int8", "5:15 4294967296 cannot be uint32"),
+        ("u = u", "half", "int8", "7:5 there is no type `half`; there are float64, float32"),
+    ] {
+        let found = of(update, u, c);
+        assert!(found.starts_with(expected), "{update}: {found}");
+    }
+    let nodata = "name = 'x'\nfield = 'u'\nupdate = 'u = n'\n[types]\nu = 'bool'\n[nodata]\nu = 4";
+    assert_eq!(message(nodata), "7:5 bool cannot be 4");
+}
+
+#[test]
 fn errors_of_several_fields() {
     let head = "name = 'x'\nfields = ['a', 'b']\n";
     for (update, expected) in [

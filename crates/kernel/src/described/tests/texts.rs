@@ -27,7 +27,43 @@ fn errors_name_the_place() {
         ("u = n + BB", "1:9 there is no `BB`; is `bb` meant?"),
         ("u = mix(n, s)", "1:5 there is no function `mix`; is `max` meant?"),
         ("q = n\n\n  u = q $ s", "3:9 '$' has no meaning here"),
-        ("u = n ^ 2", "1:7 '^' has no meaning here; write a product, or `sqrt`"),
+        ("u = n ^ 2", "1:7 '^' has no meaning here; write a power as `x ** 3`"),
+        ("u = if(n < 1 & s < 1, n, s)", "1:14 '&' has no meaning here; write `and`"),
+        ("u = n ** 1.5", "1:10 an exponent is a whole number, as in `x ** 3`"),
+        ("u = n ** s", "1:10 an exponent is a whole number, as in `x ** 3`"),
+        ("u = n ** 2 ** 3", "1:10 an exponent is a whole number, as in `x ** 3`"),
+        ("u = n ** -65", "1:10 an exponent is at least -64 and at most 64"),
+        ("u = exp(n, s)", "1:10 expected `)` at the end of `exp`, not `,`"),
+        ("u = isnan(n, s)", "1:12 expected `)` at the end of `isnan`, not `,`"),
+        (
+            "u = isnan(n)",
+            "1:5 this is a comparison, but the field is of the type of the data; write `if(a < b, 1, 0)`",
+        ),
+        ("u = sin()", "1:9 expected a value, not `)`"),
+        ("u = sinn(n)", "1:5 there is no function `sinn`; is `sin` meant?"),
+        ("u = if(n < s < e, 1, 2)", "1:14 comparisons form no chain; write `a < b and b < c`"),
+        (
+            "u = (n < s) * 2",
+            "1:5 this is a comparison, and no number; write `if(a < b, 1, 0)`, for example",
+        ),
+        (
+            "u = 2 * (n < s)",
+            "1:9 this is a comparison, and no number; write `if(a < b, 1, 0)`, for example",
+        ),
+        (
+            "u = exp(n < s)",
+            "1:9 this is a comparison, and no number; write `if(a < b, 1, 0)`, for example",
+        ),
+        (
+            "u = if(n < s and e, 1, 2)",
+            "1:18 this is a number, and no comparison; write `a != 0`, for example",
+        ),
+        (
+            "u = if(not n, 1, 2)",
+            "1:12 this is a number, and no comparison; write `a != 0`, for example",
+        ),
+        ("q = n < s; u = q.n", "1:17 expected an operator or the next assignment, not `.`"),
+        ("q = n < s; u = old.q", "1:16 `q` is a value of the update; only a field is old or new"),
         ("u = (n + s", "1:11 expected `)` or an operator, not the end"),
         ("u = n + s)", "1:10 no parenthesis is open here"),
         ("u = ", "1:4 expected a value, not the end"),
@@ -44,7 +80,10 @@ fn errors_name_the_place() {
         ),
         ("q = s; q = n; u = q", "1:8 `q` is a value of the update already; take another name"),
         ("max = s; u = n", "1:1 `max` is a function and cannot be assigned"),
-        ("u = n < s", "1:7 a comparison is only possible in `if(a < b, then, else)`"),
+        (
+            "u = n < s",
+            "1:5 this is a comparison, but the field is of the type of the data; write `if(a < b, 1, 0)`",
+        ),
         ("u = if(n, s, e)", "1:9 expected a comparison such as `<`, not `,`"),
         ("u = if(n < s, e)", "1:16 expected `,` and the value otherwise, not `)`"),
         ("u = max(n)", "1:10 expected `,` and at least one more argument of `max`, not `)`"),
@@ -237,7 +276,17 @@ fn limits_are_errors() {
             sums.chunks(100).map(|c| format!("({})", c.join(" + "))).collect();
         format!("u = {}", halves.join(" * "))
     };
+    let words = |n: usize| format!("u = if({}n < s, n, s)", "not ".repeat(n));
+    let joined = |n: usize| format!("u = if(n < s{}, n, s)", " and n < e".repeat(n));
+    let again = |n: usize| {
+        let mut text = "c0 = n < s\n".to_owned();
+        (1..n).for_each(|i| text += &format!("c{i} = not (c{p} or c{p})\n", p = i - 1));
+        text + &format!("u = if(c{}, n, s)", n - 1)
+    };
     for (update, part) in [
+        (words(100_000), "nested too deeply"),
+        (joined(100_000), "a condition may have 100 comparisons at most"),
+        (again(100_000), "a condition may have 100 comparisons at most"),
         (nested(100_000), "nested too deeply"),
         (signs(100_000), "nested too deeply"),
         (chain(100_000), "too deep"),
@@ -247,7 +296,16 @@ fn limits_are_errors() {
     }
     let parses =
         |update: String| Described::parse(&format!("{HEAD}update = '''{update}'''")).map(drop);
-    for update in [nested(60), signs(60), chain(200), lets(190), numbers(250)] {
+    for update in [
+        nested(60),
+        signs(60),
+        chain(200),
+        lets(190),
+        numbers(250),
+        words(60),
+        joined(99),
+        again(7),
+    ] {
         parses(update).unwrap();
     }
 }
@@ -256,7 +314,8 @@ fn token() -> impl Strategy<Value = &'static str> {
     select(vec![
         "u", "n", "a", "bb", "q", "zz", "1", "0.5", "1e3", "+", "-", "*", "/", "(", ")", ",", ";",
         "=", "<", "<=", "==", "!=", "max", "min", "abs", "sqrt", "if", "\n", "# c\n", "$", "é",
-        "=", "(", ")",
+        "%", "**", "and", "or", "not", "isnan", "exp", "floor", "float64", "bool", "float16", "=",
+        "(", ")",
     ])
 }
 

@@ -154,7 +154,7 @@ impl<'c> Compiler<'c> {
                 Node::Unary(op, _) => match set.unary(op)? {
                     One::With(_, bits) => Number::Bits(bits),
                     One::FromZero(_) => Number::Bits(0),
-                    One::Of(_) => continue,
+                    One::Of(_) | One::How(..) => continue,
                 },
                 Node::Binary(Binary::Div, _, y) => match inverse(rule, set, y) {
                     Some(number) => number,
@@ -474,7 +474,7 @@ impl<'c> Compiler<'c> {
                 let one = self.set.unary(op)?;
                 let from = self.operand(body, self.value(x)?, &[])?;
                 let number = match one {
-                    One::Of(_) => None,
+                    One::Of(_) | One::How(..) => None,
                     One::With(_, bits) => Some(bits),
                     One::FromZero(_) => Some(0),
                 };
@@ -490,6 +490,7 @@ impl<'c> Compiler<'c> {
                 self.emit(match (one, number) {
                     (One::With(code, _), Some(bits)) => Instruction::with3(code, to, from, bits),
                     (One::FromZero(code), Some(zero)) => Instruction::with3(code, to, zero, from),
+                    (One::How(code, how), _) => Instruction::with3(code, to, from, how),
                     (One::Of(code) | One::With(code, _) | One::FromZero(code), _) => {
                         Instruction::with2(code, to, from)
                     }

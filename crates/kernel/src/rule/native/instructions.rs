@@ -26,6 +26,8 @@ pub(super) enum One {
     With(Code, u64),
     /// An instruction that subtracts the value from 0.
     FromZero(Code),
+    /// An instruction with one operand and a number that says how.
+    How(Code, u32),
 }
 
 impl Set {
@@ -35,7 +37,10 @@ impl Set {
         element: ElementType,
         overflow: Overflow,
     ) -> Option<Self> {
+        // Bytes of bool are only compared and chosen.
+        let element = if element == Bool { Uint8 } else { element };
         let wide = match instructions {
+            _ if element == Float16 => return None,
             Instructions::Avx512 => true,
             Instructions::Avx2 if element.is_real() => false,
             _ => return None,
@@ -56,11 +61,15 @@ impl Set {
             (false, _) => (VEX_Vmovups_ymm_ymmm256, VEX_Vmovups_ymmm256_ymm),
             (true, Float64) => (EVEX_Vmovupd_zmm_k1z_zmmm512, EVEX_Vmovupd_zmmm512_k1z_zmm),
             (true, Float32) => (EVEX_Vmovups_zmm_k1z_zmmm512, EVEX_Vmovups_zmmm512_k1z_zmm),
-            (true, Uint8) => (EVEX_Vmovdqu8_zmm_k1z_zmmm512, EVEX_Vmovdqu8_zmmm512_k1z_zmm),
-            (true, Int16 | Uint16) => {
+            (true, Uint8 | Int8 | Bool) => {
+                (EVEX_Vmovdqu8_zmm_k1z_zmmm512, EVEX_Vmovdqu8_zmmm512_k1z_zmm)
+            }
+            (true, Int16 | Uint16 | Float16) => {
                 (EVEX_Vmovdqu16_zmm_k1z_zmmm512, EVEX_Vmovdqu16_zmmm512_k1z_zmm)
             }
-            (true, Int32) => (EVEX_Vmovdqu32_zmm_k1z_zmmm512, EVEX_Vmovdqu32_zmmm512_k1z_zmm),
+            (true, Int32 | Uint32) => {
+                (EVEX_Vmovdqu32_zmm_k1z_zmmm512, EVEX_Vmovdqu32_zmmm512_k1z_zmm)
+            }
             (true, Int64) => (EVEX_Vmovdqu64_zmm_k1z_zmmm512, EVEX_Vmovdqu64_zmmm512_k1z_zmm),
         }
     }
@@ -78,6 +87,8 @@ impl Set {
         use Code::*;
         let wrapping = self.overflow == Overflow::Wrapping;
         let sign = 1 << 63;
+        // Down, without an exception if the value is no whole number.
+        let down = 0x9;
         Some(match (op, self.wide, self.element) {
             (Unary::Neg, true, Float64 | Float32) => {
                 One::With(EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, sign)
@@ -93,7 +104,16 @@ impl Set {
             (Unary::Sqrt, true, Float32) => One::Of(EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er),
             (Unary::Sqrt, false, Float64) => One::Of(VEX_Vsqrtpd_ymm_ymmm256),
             (Unary::Sqrt, false, Float32) => One::Of(VEX_Vsqrtps_ymm_ymmm256),
+            (Unary::Floor, true, Float64) => {
+                One::How(EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae, down)
+            }
+            (Unary::Floor, true, Float32) => {
+                One::How(EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, down)
+            }
+            (Unary::Floor, false, Float64) => One::How(VEX_Vroundpd_ymm_ymmm256_imm8, down),
+            (Unary::Floor, false, Float32) => One::How(VEX_Vroundps_ymm_ymmm256_imm8, down),
             (Unary::Neg, ..) => One::FromZero(self.binary(Binary::Sub)?),
+            (Unary::Abs, _, Int8) if wrapping => One::Of(EVEX_Vpabsb_zmm_k1z_zmmm512),
             (Unary::Abs, _, Int16) if wrapping => One::Of(EVEX_Vpabsw_zmm_k1z_zmmm512),
             (Unary::Abs, _, Int32) if wrapping => One::Of(EVEX_Vpabsd_zmm_k1z_zmmm512b32),
             (Unary::Abs, _, Int64) if wrapping => One::Of(EVEX_Vpabsq_zmm_k1z_zmmm512b64),
@@ -103,7 +123,7 @@ impl Set {
 
     /// Returns the instruction of an operation on two values.
     pub(super) fn binary(&self, op: Binary) -> Option<Code> {
-        use Binary::{Add, Div, Max, Min, Mul, Sub};
+        use Binary::{Add, Div, Max, Min, Mul, Rem, Sub};
         use Code::*;
         if self.element.is_real() {
             return Some(match (op, self.wide, self.element) {
@@ -131,17 +151,24 @@ impl Set {
                 (Max, true, _) => EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
                 (Max, false, Float64) => VEX_Vmaxpd_ymm_ymm_ymmm256,
                 (Max, false, _) => VEX_Vmaxps_ymm_ymm_ymmm256,
+                (Rem, ..) => return None,
             });
         }
         let saturating = self.overflow == Overflow::Saturating;
         Some(match (op, self.element) {
             (Add, Uint8) if saturating => EVEX_Vpaddusb_zmm_k1z_zmm_zmmm512,
+            (Add, Int8) if saturating => EVEX_Vpaddsb_zmm_k1z_zmm_zmmm512,
+            (Sub, Int8) if saturating => EVEX_Vpsubsb_zmm_k1z_zmm_zmmm512,
             (Add, Uint16) if saturating => EVEX_Vpaddusw_zmm_k1z_zmm_zmmm512,
             (Add, Int16) if saturating => EVEX_Vpaddsw_zmm_k1z_zmm_zmmm512,
             (Sub, Uint8) if saturating => EVEX_Vpsubusb_zmm_k1z_zmm_zmmm512,
             (Sub, Uint16) if saturating => EVEX_Vpsubusw_zmm_k1z_zmm_zmmm512,
             (Sub, Int16) if saturating => EVEX_Vpsubsw_zmm_k1z_zmm_zmmm512,
             (Min, Uint8) => EVEX_Vpminub_zmm_k1z_zmm_zmmm512,
+            (Min, Int8) => EVEX_Vpminsb_zmm_k1z_zmm_zmmm512,
+            (Max, Int8) => EVEX_Vpmaxsb_zmm_k1z_zmm_zmmm512,
+            (Min, Uint32) => EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
+            (Max, Uint32) => EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
             (Min, Uint16) => EVEX_Vpminuw_zmm_k1z_zmm_zmmm512,
             (Min, Int16) => EVEX_Vpminsw_zmm_k1z_zmm_zmmm512,
             (Min, Int32) => EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
@@ -152,16 +179,16 @@ impl Set {
             (Max, Int32) => EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
             (Max, Int64) => EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64,
             _ if saturating => return None,
-            (Add, Uint8) => EVEX_Vpaddb_zmm_k1z_zmm_zmmm512,
+            (Add, Uint8 | Int8) => EVEX_Vpaddb_zmm_k1z_zmm_zmmm512,
             (Add, Uint16 | Int16) => EVEX_Vpaddw_zmm_k1z_zmm_zmmm512,
-            (Add, Int32) => EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+            (Add, Int32 | Uint32) => EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
             (Add, Int64) => EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64,
-            (Sub, Uint8) => EVEX_Vpsubb_zmm_k1z_zmm_zmmm512,
+            (Sub, Uint8 | Int8) => EVEX_Vpsubb_zmm_k1z_zmm_zmmm512,
             (Sub, Uint16 | Int16) => EVEX_Vpsubw_zmm_k1z_zmm_zmmm512,
-            (Sub, Int32) => EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+            (Sub, Int32 | Uint32) => EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
             (Sub, Int64) => EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64,
             (Mul, Uint16 | Int16) => EVEX_Vpmullw_zmm_k1z_zmm_zmmm512,
-            (Mul, Int32) => EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+            (Mul, Int32 | Uint32) => EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
             (Mul, Int64) => EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64,
             _ => return None,
         })
@@ -194,10 +221,18 @@ impl Set {
                 real,
                 EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
             ),
-            (true, Uint8) => {
+            (true, Int8) => {
+                (EVEX_Vpcmpb_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512)
+            }
+            (true, Uint32) => (
+                EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
+                whole,
+                EVEX_Vpblendmd_zmm_k1z_zmm_zmmm512b32,
+            ),
+            (true, Uint8 | Bool) => {
                 (EVEX_Vpcmpub_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512)
             }
-            (true, Uint16) => {
+            (true, Uint16 | Float16) => {
                 (EVEX_Vpcmpuw_kr_k1_zmm_zmmm512_imm8, whole, EVEX_Vpblendmw_zmm_k1z_zmm_zmmm512)
             }
             (true, Int16) => {

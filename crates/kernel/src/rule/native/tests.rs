@@ -189,11 +189,14 @@ fn wide(random: &mut Random) -> String {
         for four in reads.chunks_exact(4) {
             let [a, b, c, d] = four else { unreachable!() };
             let number = random.below(60_u64) as f64 / 8.0 + 0.3;
-            terms = match random.below(6) {
+            terms = match random.below(7) {
                 0 => format!("{terms} + {a} * {number} - {b} * ({c} + {d})"),
                 1 => format!("min({terms}, if({a} < {b}, {c}, {d}))"),
                 2 => format!("max({terms}, if({a} * {number} <= {b}, {d}, -{c}))"),
                 4 => format!("({a} - {b}) * max({c}, {d}) + {terms}"),
+                6 => format!(
+                    "{terms} + floor({a}) * if({b} < {c} and not isnan({d}), {number}, {c})"
+                ),
                 3 => format!("if({terms} < {a}, {b}, {c} / {number}) + abs({d})"),
                 _ => format!("{a} + ({terms}) * {number} + {b} / 4 + sqrt({c}) * {d}"),
             };

@@ -2,9 +2,9 @@
 //!
 //! # Contract
 //! The layout, and the loops over some strips, are in [`syncline_kernel::strip`]. Here is what
-//! decides which strips are updated when, and what moves data: [`tile`] runs chained iterations over
-//! bands of strips, [`pack`] transposes rows into strips and back, [`ghosts`] adds lines where the
-//! edge of a matrix is updated, and [`cut`] shares the columns among hosts.
+//! decides which strips are updated when, and what moves data: [`tile`] runs chained iterations
+//! over bands of strips, [`pack`] transposes rows into strips and back, [`ghosts`] adds lines where
+//! the edge of a matrix is updated, and [`cut`] shares the columns among hosts.
 //!
 //! ```text
 //! rows --ghosts, pack--> strips --tile--> strips, some iterations later --pack--> rows

@@ -37,8 +37,8 @@
 //!
 //! # Costs
 //! Per value and pass a copy into the ring; per value and level the loads and stores of the program
-//! ([`program`](syncline_kernel::rule::program)). With tiles that fit the second-level cache, memory
-//! is read and written once per pass.
+//! ([`program`](syncline_kernel::rule::program)). With tiles that fit the second-level cache,
+//! memory is read and written once per pass.
 //!
 //! # Source
 //! Time skewing: D. Wonnacott, IJPP 2002. Storing a level at a distance from the one before, in one

@@ -18,8 +18,8 @@
 //! Reads run ahead as far as there are slots. All order is in the queues of the locations, which
 //! are set up once, in program order.
 //!
-//! Levels of ordered rules that go to the right and levels that go to the left are run by engines
-//! of their own, in one pass: the rows out of an engine are the panel of the next one, which
+//! Levels of ordered rules that go to different sides are run by engines of their own, in one pass,
+//! if all go down or all go up: the rows out of an engine are the panel of the next one, which
 //! follows a full width behind.
 //!
 //! # On a team

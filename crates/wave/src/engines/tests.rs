@@ -161,9 +161,19 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
     text += &format!("coefficients = {}\n", quoted(&names[fields..]));
     let overflow = random.one_of(&["wrapping", "saturating"]);
     text += &format!("overflow = '{overflow}'\n");
-    if !explicit && dimensions == 2 && random.one_in(2) {
-        let all = ["south-east", "south-west", "north-west", "north-east"];
-        let some: Vec<&str> = (0..=random.below(4_usize)).map(|_| random.one_of(&all)).collect();
+    if !explicit && random.one_in(2) {
+        let mut ways = vec!["south-east", "south-west", "north-west", "north-east"];
+        // Members of a team cannot share a sweep of three dimensions in all of them.
+        if dimensions == 3 && random.one_in(2) {
+            let first = random.below(2_usize);
+            ways = vec![ways[first], ways[first + 2]];
+        }
+        let some: Vec<String> = (0..=random.below(4_usize))
+            .map(|_| match dimensions {
+                2 => random.one_of(&ways).to_owned(),
+                _ => format!("{}-{}", random.one_of(&["down", "up"]), random.one_of(&ways)),
+            })
+            .collect();
         text += &format!("directions = {some:?}\n");
     }
     let read = |random: &mut Random, array: usize| {
@@ -466,6 +476,53 @@ fn random_rules(cases: std::ops::Range<u64>) {
 fn random_rules_have_the_bits_of_the_plain_loop() {
     let first = seed(0);
     random_rules(first..first + u64::from(cases(600)));
+}
+
+/// Returns the positions of an axis in the order of a sweep.
+fn along(len: usize, reversed: bool) -> Vec<usize> {
+    let positions = 0..len;
+    if reversed { positions.rev().collect() } else { positions.collect() }
+}
+
+/// The plain loop of three dimensions against loops that are written here, in each direction.
+#[test]
+fn each_direction_of_three_dimensions_is_that_of_its_name() {
+    let ([planes, rows, cols], c) = ([4, 5, 6], |i: usize| ((i * 37 + 11) % 23) as f64 / 4.0);
+    for plane in ["down", "up"] {
+        for row in ["south", "north"] {
+            for col in ["east", "west"] {
+                let text = format!(
+                    "name = 'one'\nfield = 'u'\ndimensions = 3\nedges = 0.5\n\
+                     directions = ['{plane}-{row}-{col}']\n\
+                     update = 'u = (up - 2*down + 3*n - 5*s + 7*w - 11*e + u) / 8'"
+                );
+                let described = Described::parse(&text).unwrap();
+                let mut expected: Vec<f64> = (0..planes * rows * cols).map(c).collect();
+                let array = Array::from_vec(&[planes, rows, cols], expected.clone()).unwrap();
+                let mut fields = [array];
+                plain(described.rule(), &mut fields, &[], 0..1);
+                for k in along(planes, plane == "up") {
+                    for j in along(rows, row == "north") {
+                        for i in along(cols, col == "west") {
+                            let at = |k: usize, j: usize, i: usize| {
+                                let inside = k < planes && j < rows && i < cols;
+                                if inside { expected[(k * rows + j) * cols + i] } else { 0.5 }
+                            };
+                            let before = |n: usize| n.wrapping_sub(1);
+                            let new = at(before(k), j, i) - 2.0 * at(k + 1, j, i)
+                                + 3.0 * at(k, before(j), i)
+                                - 5.0 * at(k, j + 1, i)
+                                + 7.0 * at(k, j, before(i))
+                                - 11.0 * at(k, j, i + 1)
+                                + at(k, j, i);
+                            expected[(k * rows + j) * cols + i] = new / 8.0;
+                        }
+                    }
+                }
+                assert_eq!(fields[0].values::<f64>().unwrap(), expected, "{text}");
+            }
+        }
+    }
 }
 
 /// Asks for plans of descriptions with arrays of these shapes, some of them on file.

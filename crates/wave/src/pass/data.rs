@@ -392,10 +392,10 @@ impl Pass<'_> {
         Ok(panel)
     }
 
-    /// Returns the columns of one member that another one reads, of two dimensions.
-    fn margin(&self, from: usize, to: usize) -> Range<usize> {
+    /// Returns the columns of one member that another one reads in a row of a slab.
+    fn margin(&self, from: usize, to: usize, row: usize) -> Range<usize> {
         let Some((columns, _)) = self.team else { return 0..0 };
-        let (own, read) = (columns.own(from, 0), columns.read(to, 0));
+        let (own, read) = (columns.own(from, row), columns.read(to, row));
         let start = own.start.max(read.start);
         start..own.end.min(read.end).max(start)
     }
@@ -409,7 +409,7 @@ impl Pass<'_> {
         band: usize,
     ) -> usize {
         let bytes: usize = self.elements[..fields].iter().map(|element| element.bytes()).sum();
-        self.margin(from, to).len() * band * bytes
+        (0..self.dims[1]).map(|row| self.margin(from, to, row).len() * band * bytes).sum()
     }
 
     /// Copies the margins between a message and the panel, which has these slabs, with `copy`. It
@@ -421,14 +421,16 @@ impl Pass<'_> {
         slabs: Range<usize>,
         mut copy: impl FnMut(*mut u8, Range<usize>),
     ) {
-        let cols = self.margin(from, to);
-        let mut at = 0;
+        let (rows, mut at) = (self.dims[1], 0);
+        let margins: Vec<_> = (0..rows).map(|row| self.margin(from, to, row)).collect();
         for (field, place) in panel.slabs.iter().enumerate().take(fields) {
             let bytes = self.elements[field].bytes();
             for slab in self.actual(slabs.clone()) {
-                let first = place.row(slab, (0, 1)).wrapping_add(cols.start * bytes);
-                copy(first, at..at + cols.len() * bytes);
-                at += cols.len() * bytes;
+                for (row, cols) in margins.iter().enumerate().filter(|(_, cols)| !cols.is_empty()) {
+                    let first = place.row(slab, (row, rows)).wrapping_add(cols.start * bytes);
+                    copy(first, at..at + cols.len() * bytes);
+                    at += cols.len() * bytes;
+                }
             }
         }
     }

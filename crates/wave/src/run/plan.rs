@@ -145,7 +145,7 @@ impl Question<'_> {
     }
 
     /// Returns the greatest number of successive iterations that one pass may do: all go down, or
-    /// all up, and of those that turn between left and right each takes an engine of its own.
+    /// all up, and of those that turn to another side each takes an engine of its own.
     fn chained(&self) -> u64 {
         let directions = &self.rule.directions;
         let period = directions.len() as u64;
@@ -344,7 +344,7 @@ impl Question<'_> {
         let engines: Vec<_> = self.chains(depth, bands).flatten().collect();
         let greatest = |of: &dyn Fn(&ordered::Geometry) -> usize| engines.iter().map(of).max();
         let margin = greatest(&ordered::Geometry::margin)?;
-        let lean = greatest(&ordered::Geometry::lean)?;
+        let lean = engines.iter().map(ordered::Geometry::lean).max_by_key(|lean| lean.abs())?;
         let [_, rows, cols] = self.dims;
         let columns = Columns::new((rows, cols), self.members, lean, margin);
         let least = greatest(&ordered::Geometry::least_piece)?.max(margin);

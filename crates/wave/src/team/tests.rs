@@ -168,7 +168,12 @@ fn random_teams(cases: std::ops::Range<u64>, more: usize) -> [usize; 2] {
             let (fields, coefficients) = arrays.split_at(rule.fields);
             sweep.gather_arrays_on(me, fields, coefficients)
         });
-        let refused = |outcome: &Result<_>| matches!(outcome, Err(Error::Members { .. }));
+        let leans = rule.leans_both_ways() && outcomes.len() > 1;
+        let refused = |outcome: &Result<_>| match outcome {
+            Err(Error::NotOnTeam { .. }) => leans,
+            outcome => matches!(outcome, Err(Error::Members { .. })) && !leans,
+        };
+        assert!(!leans || outcomes.iter().all(refused), "case {number}");
         if !rule.explicit && refused(&outcomes[0]) {
             assert!(outcomes.iter().all(refused), "case {number}");
             continue;
@@ -259,7 +264,7 @@ fn random_bands(cases: std::ops::Range<u64>) {
             cache: 1 << 20,
             disk: None,
         };
-        if rule.explicit {
+        if rule.explicit || rule.leans_both_ways() {
             continue;
         }
         let Some(columns) = question.columns(depth as usize, band) else { continue };

@@ -87,6 +87,16 @@ impl Geometry {
         Geometry { bands: Bands { late, ..self.bands }, ..self }
     }
 
+    /// Returns the slab at a position along the direction, as the arrays count it.
+    pub(super) const fn array_slab(&self, slab: usize) -> usize {
+        if self.direction.up { self.dims[0] - 1 - slab } else { slab }
+    }
+
+    /// Returns the row of a slab at a position along the direction, as the arrays count it.
+    pub(super) const fn array_row(&self, row: usize) -> usize {
+        if self.direction.north { self.dims[1] - 1 - row } else { row }
+    }
+
     /// Returns the number of rows of a window.
     pub(super) const fn rows(&self) -> usize {
         match self.across {
@@ -187,7 +197,7 @@ fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
     let mut all = vec![[0; 3]];
     for read in rule.reads() {
         let along = |axis: usize| {
-            let offset = turned(read.offset, direction)[axis];
+            let offset = direction.along(read.offset)[axis];
             match rule.edges[axis] {
                 // Led back to any position between the point and the opposite one.
                 Edge::Clamped | Edge::Reflected if offset != 0 => {
@@ -206,10 +216,4 @@ fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
         }
     }
     all
-}
-
-/// Returns an offset along the direction.
-pub(super) fn turned([plane, row, col]: [i8; 3], direction: Direction) -> [i8; 3] {
-    let plane = if direction.up { -plane } else { plane };
-    [plane, row, if direction.left { -col } else { col }]
 }

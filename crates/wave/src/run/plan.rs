@@ -381,17 +381,21 @@ impl Question<'_> {
     fn of_flight(&self) -> Result<ArrayPlan> {
         let iterations = self.iterations.max(1);
         let most = self.depth.unwrap_or(iterations).min(iterations).min(self.chained());
-        let depths: Vec<usize> = match self.depth {
+        let mut depths: Vec<usize> = match self.depth {
             Some(depth) => vec![depth.min(most).max(1) as usize],
             None => {
                 let most = usize::try_from(most.min(self.deepest)).unwrap_or(usize::MAX);
                 DEPTHS.into_iter().map(|depth| depth.min(most)).collect()
             }
         };
+        depths.dedup();
+        // Ordered rules of three dimensions work on one plane after the other.
+        let planes = !self.rule.explicit && self.rule.dimensions == 3;
+        let bands = if planes { &BANDS[..1] } else { &BANDS[..] };
         let mut best: Option<(f64, ArrayPlan)> = None;
         let mut least: Option<u64> = None;
         for depth in depths {
-            for band in BANDS {
+            for &band in bands {
                 let Some(of_member) = self.of_member(depth, band) else { continue };
                 for piece in PIECES {
                     let plan = of_member.plan(depth, band, piece);

@@ -81,10 +81,10 @@ impl Geometry {
         }
     }
 
-    /// Returns the same numbers for an engine that continues after others, which are `late` slabs
-    /// behind what comes in.
-    fn after(self, late: usize) -> Self {
-        Geometry { bands: Bands { late, ..self.bands }, ..self }
+    /// Returns the same numbers for an engine of some levels that continues after others, which are
+    /// `late` slabs behind what comes in.
+    fn after(self, levels: usize, late: usize) -> Self {
+        Geometry { bands: Bands { levels, late, ..self.bands }, ..self }
     }
 
     /// Returns the slab at a position along the direction, as the arrays count it.
@@ -183,7 +183,10 @@ pub(crate) fn chain(
         let direction = rule.direction(done);
         let same = |i: &u64| rule.direction(*i) == direction;
         let levels = (done..iterations.end).take_while(same).count();
-        let geometry = Geometry::new(rule, dims, levels, bands, direction).after(late);
+        // A plan asks for many chains, and the numbers of a direction are always the same.
+        let known = chain.iter().find(|geometry| geometry.direction == direction).copied();
+        let geometry = known.unwrap_or_else(|| Geometry::new(rule, dims, levels, bands, direction));
+        let geometry = geometry.after(levels, late);
         late += levels * geometry.bands.behind;
         done += levels as u64;
         chain.push(geometry);

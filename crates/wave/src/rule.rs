@@ -93,8 +93,8 @@ impl Edge {
     }
 }
 
-/// The direction of a sweep of an ordered rule: towards which side the planes follow one another, the
-/// rows, and the points of a row.
+/// The direction of a sweep of an ordered rule: towards which side the planes, the rows of a plane
+/// and the points of a row follow one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Direction {
     /// Whether planes are updated from the last to the first; in two dimensions the rows, which are

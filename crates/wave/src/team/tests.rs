@@ -376,7 +376,8 @@ fn random_bands(cases: std::ops::Range<u64>, case: &Cases) {
             }
         }
     }
-    assert!(runs > all / 5, "{runs} of {all}");
+    // Half of the cases are explicit, others too narrow, or lean both ways.
+    assert!(runs > all / 12, "{runs} of {all}");
 }
 
 /// All members end with the error of the one that could not open the files, and do not wait for it.

@@ -350,6 +350,37 @@ def test_nodata_and_directions(u):
     )
 
 
+def test_directions_of_three_dimensions():
+    u = np.random.default_rng(3).random((5, 6, 7))
+    names = [
+        f"{plane}-{row}-{col}"
+        for plane in ("down", "up")
+        for row in ("south", "north")
+        for col in ("east", "west")
+    ]
+    for name in names:
+        # The same sweep over the array as this direction sees it.
+        turned = tuple(
+            slice(None, None, 1 if word in name else -1) for word in ("down", "south", "east")
+        )
+        k, j, i = (one.step or 1 for one in turned)
+
+        def along(u, k=k, j=j, i=i):
+            return (u[-k, 0, 0] + u[0, -j, 0] * 2 - u[0, 0, i] * 3) / 4
+
+        expected = syncline.sweep(
+            lambda u: (u[-1, 0, 0] + u[0, -1, 0] * 2 - u[0, 0, 1] * 3) / 4, u[turned], iterations=2
+        )
+        result = syncline.sweep(along, u, iterations=2, directions=name)
+        assert same(expected, result[turned]), name
+    both = syncline.sweep(
+        lambda u: u.up + u.down, u, iterations=4, directions=["down-south-east", "up-north-west"]
+    )
+    assert not same(both, syncline.sweep(lambda u: u.up + u.down, u, iterations=4))
+    with pytest.raises(syncline.KernelError, match="is `down-south-east` or `up-south-east` meant"):
+        syncline.sweep(lambda u: u.up, u, iterations=1, directions="south-east")
+
+
 @pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
 def test_a_plain_function_reads_only_its_arrays(u):
     table = {(0, 1): 1.0}

@@ -97,8 +97,9 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   new value.
 /// * `c.n`, `u[-2, 0]`: an array at a neighbour, by its name, or by rows and columns, up to 2 away.
 /// * `dimensions = 3`: planes, rows and columns, as in `u[-1, 0, 0]`; `up` and `down` are planes.
-/// * `directions = ["south-east", ..]`: the directions of the iterations in turn. Explicit kernels
-///   have none.
+/// * `directions = ["south-east", ..]`: the directions of the iterations in turn: south-east (the
+///   default), south-west, north-west and north-east. In three dimensions each has `down-` or
+///   `up-` before it, and down-south-east is the default. Explicit kernels have none.
 /// * `edges = "clamped"`, or `{ rows = .., columns = .. }`: what is beyond an edge. `"fixed"` (as
 ///   above), `"clamped"` (the last element), `"reflected"` (about it: next to the last element is
 ///   the one before it; on a short axis also about the other edge), a number, or, for columns of
@@ -119,8 +120,9 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   them see a number. A number beyond an edge that is that value means no data as well.
 ///
 /// In a direction such as north-west, the rows are updated from the last to the first, and the
-/// points of a row from right to left; names of neighbours stay. A kernel that mixes values before
-/// the iteration with values in the order of the updates is refused.
+/// points of a row from right to left; in one such as up-south-east, the planes from the last to
+/// the first. Names of neighbours stay. A kernel that mixes values before the iteration with values
+/// in the order of the updates is refused.
 ///
 /// Quotients of whole numbers are rounded towards 0, and a quotient by 0 is 0. A conversion to a
 /// whole type drops the fraction; a real number that the type cannot hold becomes the nearest one,

@@ -7,7 +7,8 @@
 //! | kind     | the update reads                                | the order of the points         |
 //! |----------|-------------------------------------------------|---------------------------------|
 //! | explicit | values before the iteration only (`old.n`)      | has no effect                   |
-//! | ordered  | values in the state that the order leaves (`n`) | row by row, along its direction |
+//! | ordered  | values in the state that the order leaves (`n`) | plane by plane and row by row,  |
+//! |          |                                                 | along its direction             |
 //!
 //! The executors and the plain loop ([`plain`]) derive everything from the rule: the reads of its
 //! graph, the types of its arrays, its edges and its directions. They share nothing else.
@@ -96,31 +97,72 @@ impl Edge {
     }
 }
 
-/// The direction of a sweep of an ordered rule: towards which side the rows follow one another, and
-/// the points of a row.
+/// The direction of a sweep of an ordered rule: towards which side the planes, the rows of a plane
+/// and the points of a row follow one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
-    /// Whether rows (planes) are updated from the last to the first.
+    /// Whether planes are updated from the last to the first; in two dimensions the rows, which are
+    /// on the same axis.
     pub up: bool,
+    /// Whether the rows of a plane are updated from the last to the first, in three dimensions.
+    pub north: bool,
     /// Whether the points of a row are updated from the last to the first.
     pub left: bool,
 }
 
 impl Direction {
-    /// The directions by name.
-    pub const NAMES: [(&'static str, Direction); 4] = [
-        ("south-east", Direction { up: false, left: false }),
-        ("south-west", Direction { up: false, left: true }),
-        ("north-west", Direction { up: true, left: true }),
-        ("north-east", Direction { up: true, left: false }),
+    /// The directions by name, of two dimensions and of three.
+    const FLAT: [(&'static str, Direction); 4] = [
+        ("south-east", Direction::of(false, false, false)),
+        ("south-west", Direction::of(false, false, true)),
+        ("north-west", Direction::of(true, false, true)),
+        ("north-east", Direction::of(true, false, false)),
     ];
+    const SOLID: [(&'static str, Direction); 8] = [
+        ("down-south-east", Direction::of(false, false, false)),
+        ("down-south-west", Direction::of(false, false, true)),
+        ("down-north-west", Direction::of(false, true, true)),
+        ("down-north-east", Direction::of(false, true, false)),
+        ("up-south-east", Direction::of(true, false, false)),
+        ("up-south-west", Direction::of(true, false, true)),
+        ("up-north-west", Direction::of(true, true, true)),
+        ("up-north-east", Direction::of(true, true, false)),
+    ];
+
+    const fn of(up: bool, north: bool, left: bool) -> Self {
+        Direction { up, north, left }
+    }
+
+    /// Returns the directions of two or three dimensions by name.
+    #[inline]
+    pub const fn names(dimensions: usize) -> &'static [(&'static str, Direction)] {
+        if dimensions == 2 { &Direction::FLAT } else { &Direction::SOLID }
+    }
+
+    /// Returns the axes along which the sweep goes from the last position to the first.
+    #[inline]
+    pub const fn reversed(self) -> [bool; 3] {
+        [self.up, self.north, self.left]
+    }
+
+    /// Returns an offset along the direction.
+    #[inline]
+    pub fn along(self, offset: [i8; 3]) -> [i8; 3] {
+        let reversed = self.reversed();
+        std::array::from_fn(|axis| if reversed[axis] { -offset[axis] } else { offset[axis] })
+    }
+
+    /// Returns whether points of a plane that can be updated at the same time are further to the
+    /// left in a later row.
+    #[inline]
+    pub const fn leans_left(self) -> bool {
+        self.north == self.left
+    }
 
     /// Returns whether a neighbour is updated before the point.
     #[inline]
-    pub fn has_made(self, [plane, row, col]: [i8; 3]) -> bool {
-        let (plane, col) =
-            (if self.up { -plane } else { plane }, if self.left { -col } else { col });
-        (plane, row, col) < (0, 0, 0)
+    pub fn has_made(self, offset: [i8; 3]) -> bool {
+        self.along(offset) < [0; 3]
     }
 }
 
@@ -223,6 +265,14 @@ impl Rule {
         let mut all = self.arrays.iter().zip(elements);
         let untyped = all.find(|((_, value), _)| *value == Type::Real);
         untyped.map_or(ElementType::Float64, |(_, element)| element)
+    }
+
+    /// Returns whether points that can be updated at the same time lie along another diagonal of
+    /// the planes in some iterations than in others.
+    pub fn leans_both_ways(&self) -> bool {
+        let mut leans = self.directions.iter().map(|direction| direction.leans_left());
+        let first = leans.next();
+        self.dimensions == 3 && !self.explicit && leans.any(|left| Some(left) != first)
     }
 
     /// Returns the direction of an iteration.

@@ -19,8 +19,8 @@
 //! Reads run ahead as far as there are slots. All order is in the queues of the locations, which
 //! are set up once, in program order.
 //!
-//! Levels of ordered rules that go to the right and levels that go to the left are run by engines
-//! of their own, in one pass: the rows out of an engine are the panel of the next one, which
+//! Levels of ordered rules that go to different sides are run by engines of their own, in one pass,
+//! if all go down or all go up: the rows out of an engine are the panel of the next one, which
 //! follows a full width behind.
 //!
 //! # On a team
@@ -298,6 +298,9 @@ impl Pass<'_> {
         };
         let flight = first.engine.bands().flight;
         let most = first.engine.bands().most_slabs();
+        // A member that is alone in its group has buffers of its own.
+        let alone = |group| self.team.is_none_or(|(columns, _)| columns.groups().is_alone(group));
+        let memory = memory.filter(|_| !alone(self.group()));
         let group = |slot: usize| {
             let incoming = self.panel((slot, most), memory)?;
             let bands = last.engine.bands();

@@ -339,7 +339,7 @@ impl OnTeam<'_> {
         me: &mut Member,
     ) -> Result<Agreed> {
         let begun = Instant::now();
-        begin(me, checked.and_then(|()| self.refuse()))?;
+        begin(me, checked.and_then(|()| self.refuse(me.size())))?;
         let same = same(me, &self.arguments(target))?;
         all(me, same)?;
         let origins: Vec<_> = self.inputs.iter().filter_map(Input::origin).collect();
@@ -368,10 +368,16 @@ impl OnTeam<'_> {
         Ok(Agreed { begun, identity, plan, own, share, columns, in_memory })
     }
 
-    /// Refuses what a team cannot run.
-    fn refuse(&self) -> Result<()> {
+    /// Refuses what a team of some members cannot run.
+    fn refuse(&self, members: usize) -> Result<()> {
+        let leans = members > 1 && self.kernel.rule().leans_both_ways();
         let (what, instead) = match self.settings.iterations {
             0 => ("a sweep that updates nothing", "run it in one process"),
+            _ if leans => (
+                "a kernel of three dimensions with directions of both south-east or north-west and \
+                 south-west or north-east",
+                "run it in one process",
+            ),
             _ => return Ok(()),
         };
         Err(Error::NotOnTeam { what, instead })
@@ -422,7 +428,9 @@ impl OnTeam<'_> {
         let Some(mut fields) = arrays.collect::<Option<Vec<Array>>>() else { return 0 };
         let coefficients = fields.split_off(rule.fields);
         let coefficients: Vec<&Array> = coefficients.iter().collect();
-        let update = AssertUnwindSafe(|| plain(rule, &mut fields, &coefficients, 0..1));
+        // Each direction once.
+        let iterations = 0..rule.directions.len() as u64;
+        let update = AssertUnwindSafe(|| plain(rule, &mut fields, &coefficients, iterations));
         if catch_unwind(update).is_err() {
             // It panics in the sweep as well, which reports the panic.
             return 0;

@@ -85,6 +85,29 @@ fn three_dimensions_and_foreign_orders() {
     assert!(result("o.npy") == result("data/u.seven.out.npy"));
 }
 
+/// Forward and back through a volume, in memory and, with passes of their own, from file to file.
+#[test]
+fn the_example_of_three_dimensions_has_the_bits_of_the_plain_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let kernel = examples().join("symmetric.toml");
+    let values = |seed: usize| (0..12 * 17 * 23).map(move |i| ((i * 7919 + seed) % 1009) as f64);
+    for (name, seed) in [("u", 1), ("r", 500)] {
+        let array = Array::from_vec(&[12, 17, 23], values(seed).collect()).unwrap();
+        array.create(&path.join(format!("{name}.npy"))).unwrap().commit().unwrap();
+    }
+    let line = format!("run {} . --iterations 6 --verify --force", kernel.display());
+    for how in ["", "--threads 3", "--lanes scalar"].into_iter().take(cases(3) as usize) {
+        let report = json(path, &format!("{line} {how}"));
+        assert_eq!((&report["verified"], &report["passes"]), (&true.into(), &6.into()), "{how}");
+    }
+    let text = fs::read_to_string(&kernel).unwrap().replace("up-north-west", "north-west");
+    fs::write(path.join("flat.toml"), text).unwrap();
+    let expected = "there is no direction `north-west` in three dimensions; is `down-north-west` \
+                    or `up-north-west` meant?";
+    refused(path, "run flat.toml . --iterations 1", &["flat.toml", "line 7, column 34", expected]);
+}
+
 /// A comparison of the first rows: of explicit rules and of ordered ones that go down.
 #[test]
 fn a_sample_has_the_bits_of_the_plain_loop() {

@@ -101,7 +101,9 @@ def sweep(
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
-        others are ``"south-west"`` and ``"north-east"``.
+        others are ``"south-west"`` and ``"north-east"``. In three dimensions each has ``down-``
+        (planes from the first to the last) or ``up-`` (from the last to the first) before it, such
+        as ``["down-south-east", "up-north-west"]``.
     dtype : dtype, optional
         Convert the fields to this type first. A whole type drops fractions; a number that it does
         not hold is refused.

@@ -386,17 +386,9 @@ impl File {
                     "an update that reads only values before the iteration has no direction";
                 return Err(Fault::new(given.span(), message));
             }
-            if dimensions == 3 {
-                let message = "a field of three dimensions has one direction: planes, rows and \
-                               columns in order";
-                return Err(Fault::new(given.span(), message));
-            }
             let one = |name: &Spanned<String>| {
-                let known = Direction::NAMES.iter().find(|(known, _)| known == name.get_ref());
-                known.map(|(_, direction)| *direction).ok_or_else(|| {
-                    let known = Direction::NAMES.map(|(name, _)| name);
-                    Fault::new(name.span(), unknown_name("direction", name.get_ref(), known))
-                })
+                direction(dimensions, name.get_ref())
+                    .map_err(|message| Fault::new(name.span(), message))
             };
             directions = given.get_ref().iter().map(one).collect::<Result<_, _>>()?;
             if directions.is_empty() || directions.len() > DIRECTIONS {
@@ -409,10 +401,12 @@ impl File {
                 self.in_file(text, Fault::new(used.range.clone(), message.to_owned()))
             };
             if let Some(direction) = directions.iter().find(|d| !d.has_made(used.read.offset)) {
-                let name = Direction::NAMES.iter().find(|(_, known)| known == direction);
+                let mut known = Direction::names(dimensions).iter();
+                let name = known.find(|(_, known)| known == direction);
                 let name = name.map_or("", |(name, _)| *name);
+                let way = if dimensions == 2 { "to the " } else { "" };
                 return Err(fault(&format!(
-                    "the sweep to the {name} has not updated this neighbour yet"
+                    "the sweep {way}{name} has not updated this neighbour yet"
                 )));
             }
         }
@@ -446,6 +440,26 @@ impl File {
         }
         Ok(edges)
     }
+}
+
+/// Returns the direction of this name, or a message.
+fn direction(dimensions: usize, name: &str) -> Result<Direction, String> {
+    let named = |known: &&(&str, Direction)| known.0 == name;
+    let known = Direction::names(dimensions);
+    if let Some((_, direction)) = known.iter().find(named) {
+        return Ok(*direction);
+    }
+    let (other, here) = if dimensions == 2 { (3, "two") } else { (2, "three") };
+    if Direction::names(other).iter().any(|known| named(&known)) {
+        // The names of three dimensions are those of two with another word before.
+        let meant = known.iter().filter(|(one, _)| one.ends_with(name) || name.ends_with(one));
+        let meant: Vec<String> = meant.map(|(one, _)| format!("`{one}`")).collect();
+        let meant = meant.join(" or ");
+        return Err(format!(
+            "there is no direction `{name}` in {here} dimensions; is {meant} meant?"
+        ));
+    }
+    Err(unknown_name("direction", name, known.iter().map(|(name, _)| *name)))
 }
 
 /// Returns the number that a value of the file is, if it is one.

@@ -261,7 +261,7 @@ pub fn plain(
             if reversed { range.clone().rev().collect() } else { range.clone().collect() }
         };
         for plane in ordered(&updated[0], direction.up) {
-            for row in updated[1].clone() {
+            for row in ordered(&updated[1], direction.north) {
                 for col in ordered(&updated[2], direction.left) {
                     let point = [plane, row, col];
                     for &id in &nodes {

@@ -53,13 +53,13 @@ use std::time::{Duration, Instant};
 
 use syncline_kernel::rule::Read;
 use syncline_kernel::rule::program::{CHUNK, Machine, Program, fill};
-use syncline_kernel::rule::{Direction, Edge, Rule};
+use syncline_kernel::rule::{Edge, Rule};
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
 pub(crate) use self::cut::Part;
+use self::geometry::STEP;
 pub(crate) use self::geometry::{Geometry, chain};
-use self::geometry::{STEP, turned};
 use self::window::{Line, Origin, Way, Window};
 use crate::Result;
 use crate::engine::{self, Bands, Crossing, Engine, Job, Ring, Slabs};
@@ -277,7 +277,7 @@ impl<'r> Ordered<'r> {
         }
         let mut reads = Vec::new();
         for Read { array, offset, .. } in program.reads() {
-            let offset = turned(offset, g.direction);
+            let offset = g.direction.along(offset);
             // A read beyond the edge of a plane leads to another plane.
             if g.across == 1 && matches!(rule.edges[0], Edge::Clamped | Edge::Reflected) {
                 let most = offset[0].abs();
@@ -310,9 +310,8 @@ impl<'r> Ordered<'r> {
             (reach.west, reach.east) = (reach.west.max(-col), reach.east.max(col));
         }
         let mut updated = rule.updated(g.dims);
-        let Direction { up, left } = g.direction;
-        for (axis, turned) in [(0, up), (2, left)] {
-            if turned {
+        for (axis, reversed) in g.direction.reversed().into_iter().enumerate() {
+            if reversed {
                 let (n, range) = (g.dims[axis], updated[axis].clone());
                 updated[axis] = n - range.end..n - range.start;
             }
@@ -349,7 +348,8 @@ impl<'r> Ordered<'r> {
     unsafe fn pass_on(&self, job: &Job<'_>) {
         let g = &self.geometry;
         for (array, slabs) in job.slabs_out.iter().enumerate().skip(self.rule.fields) {
-            if self.rings[array].is_none() {
+            // The next engine reads those in memory where they are.
+            if self.whole[array].is_some() {
                 continue;
             }
             for slab in g.bands.slabs_out(job.band) {
@@ -363,9 +363,11 @@ impl<'r> Ordered<'r> {
         }
     }
 
-    /// Returns the slab, as the arrays count it.
-    fn actual(&self, slab: usize) -> usize {
-        if self.geometry.direction.up { self.geometry.dims[0] - 1 - slab } else { slab }
+    /// Returns the address of the first column of a row, as the array counts columns, in slabs that
+    /// an array has in its order.
+    fn row_of(&self, slabs: &Slabs, slab: usize, row: usize) -> *mut u8 {
+        let g = &self.geometry;
+        slabs.row(g.array_slab(slab), (g.array_row(row), g.dims[1]))
     }
 
     /// Returns the address of the first column of a slab of two dimensions, as the array counts
@@ -374,7 +376,7 @@ impl<'r> Ordered<'r> {
         let bytes = self.elements[array].bytes();
         match (&self.rings[array], &self.whole[array]) {
             (Some(ring), _) => ring.slab(slab as isize).wrapping_sub(self.cols.start * bytes),
-            (None, Some(slabs)) => slabs.row(self.actual(slab), (0, 1)),
+            (None, Some(slabs)) => self.row_of(slabs, slab, 0),
             (None, None) => unreachable!("an array without a ring is whole in memory"),
         }
     }
@@ -413,8 +415,10 @@ impl<'r> Ordered<'r> {
     ) {
         let (g, bytes) = (&self.geometry, self.elements[array].bytes());
         if g.across == 1 {
-            let start = outside.wrapping_sub(cols.start * bytes);
-            let line = Line { start, cols: g.dims[2], left: false, copied: cols.clone() };
+            let left = g.direction.left;
+            let before = if left { g.dims[2] - cols.end } else { cols.start };
+            let start = outside.wrapping_sub(before * bytes);
+            let line = Line { start, cols: g.dims[2], left, copied: cols.clone() };
             let (first, of) = (self.cols.start as isize, (row, g.skew));
             // SAFETY: the conditions are those of this function, see `Geometry::margin`.
             return unsafe { self.plane(array, slab).copy(&line, of, first, &EVERYWHERE, way) };
@@ -436,7 +440,7 @@ impl<'r> Ordered<'r> {
         cols: &Range<usize>,
         slabs: &Slabs,
     ) {
-        let to = slabs.row(self.actual(slab), (row, self.geometry.dims[1]));
+        let to = self.row_of(slabs, slab, row);
         let to = self.first_of(to, cols, self.elements[array].bytes());
         if !cols.is_empty() {
             // SAFETY: the conditions are those of this function.
@@ -476,7 +480,7 @@ impl<'r> Ordered<'r> {
                 continue;
             }
             for slab in g.bands.slabs_in(job.band) {
-                let source = |row: usize| slabs.row(self.actual(slab), (row, g.dims[1]));
+                let source = |row: usize| self.row_of(slabs, slab, row);
                 if g.across == 1 {
                     let place = |row: usize| Some((source(row), self.read(row)));
                     let (plane, first) = (self.plane(array, slab), self.cols.start as isize);
@@ -540,10 +544,7 @@ impl<'r> Ordered<'r> {
             let slab = slabs.start;
             for field in 0..self.rule.fields {
                 let final_rows = &job.slabs_out[field];
-                let place = |row: usize| {
-                    let line = final_rows.row(self.actual(slab), (row, g.dims[1]));
-                    Some((line, self.own(row)))
-                };
+                let place = |row: usize| Some((self.row_of(final_rows, slab, row), self.own(row)));
                 let (window, positions) = (&worker.windows[field], start..stop);
                 // SAFETY: the caller guarantees that the final slabs are writable.
                 unsafe { self.move_lines(window, place, base, &positions, Way::Out) };

@@ -18,7 +18,7 @@ use crate::run::fields::Input;
 use crate::run::plan::{ArrayPlan, Question};
 use crate::target::{Leftovers, Target};
 use crate::{Described, Error, Runner, Sweep, SweepReport};
-pub(crate) use random::description;
+pub(crate) use random::{description, description_of};
 
 /// Returns an array of small numbers; of 200 real ones, `some` are NaN and twice as many infinite.
 fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random) -> Array {
@@ -267,18 +267,29 @@ pub(crate) struct Case {
 
 /// Returns a case, unless its description is wrong by chance.
 pub(crate) fn case(case: u64) -> Option<Case> {
-    shaped_case(case, 0, true)
+    shaped_case(&mut Random::new(case), case, (0, true), &description)
 }
 
 /// Returns a case whose arrays have some columns more.
 pub(crate) fn wider_case(case: u64, more: usize) -> Option<Case> {
-    shaped_case(case, more, false)
+    shaped_case(&mut Random::new(case), case, (more, false), &description)
+}
+
+/// Returns a case of three dimensions in some directions, whose arrays have some columns more. It
+/// reads few neighbours, so that its reads differ from side to side.
+pub(crate) fn solid_case(case: u64, more: usize) -> Option<Case> {
+    let description = |random: &mut Random| description_of(random, (3, false), true);
+    shaped_case(&mut Random::new(case), case, (more, false), &description)
 }
 
 /// Returns a case whose arrays have some columns more, and which may have few slabs.
-fn shaped_case(case: u64, more: usize, few: bool) -> Option<Case> {
-    let mut random = Random::new(case);
-    let (text, dimensions) = description(&mut random);
+fn shaped_case(
+    random: &mut Random,
+    case: u64,
+    (more, few): (usize, bool),
+    description: &dyn Fn(&mut Random) -> (String, usize),
+) -> Option<Case> {
+    let (text, dimensions) = description(random);
     let described = match Described::parse(&text) {
         Ok(described) => described,
         // By chance, no field is read at a neighbour.
@@ -310,14 +321,14 @@ fn shaped_case(case: u64, more: usize, few: bool) -> Option<Case> {
                 _ => real,
             };
             let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { rare };
-            numbers(some, element, &dims, &mut random)
+            numbers(some, element, &dims, random)
         })
         .collect();
-    Some(Case { text, described, dims, arrays, random })
+    Some(Case { text, described, dims, arrays, random: random.clone() })
 }
 
 /// Runs random descriptions on random data, and compares with the plain loop.
-fn random_rules(cases: std::ops::Range<u64>) {
+fn random_rules(cases: std::ops::Range<u64>, case: impl Fn(u64) -> Option<Case>) {
     for number in cases {
         let Some(Case { text, described, dims, arrays, mut random }) = case(number) else {
             continue;
@@ -365,7 +376,60 @@ fn random_rules(cases: std::ops::Range<u64>) {
 #[test]
 fn random_rules_have_the_bits_of_the_plain_loop() {
     let first = seed(0);
-    random_rules(first..first + u64::from(cases(600)));
+    random_rules(first..first + u64::from(cases(600)), case);
+}
+
+#[test]
+fn random_rules_of_three_dimensions_have_the_bits_of_the_plain_loop() {
+    let first = seed(0);
+    random_rules(first..first + u64::from(cases(300)), |number| solid_case(number, 0));
+}
+
+/// Returns the positions of an axis in the order of a sweep.
+fn along(len: usize, reversed: bool) -> Vec<usize> {
+    let positions = 0..len;
+    if reversed { positions.rev().collect() } else { positions.collect() }
+}
+
+/// The plain loop of three dimensions against loops that are written here, in each direction.
+#[test]
+fn each_direction_of_three_dimensions_is_that_of_its_name() {
+    let ([planes, rows, cols], c) = ([4, 5, 6], |i: usize| ((i * 37 + 11) % 23) as f64 / 4.0);
+    for plane in ["down", "up"] {
+        for row in ["south", "north"] {
+            for col in ["east", "west"] {
+                let text = format!(
+                    "name = 'one'\nfield = 'u'\ndimensions = 3\nedges = 0.5\n\
+                     directions = ['{plane}-{row}-{col}']\n\
+                     update = 'u = (up - 2*down + 3*n - 5*s + 7*w - 11*e + u) / 8'"
+                );
+                let described = Described::parse(&text).unwrap();
+                let mut expected: Vec<f64> = (0..planes * rows * cols).map(c).collect();
+                let array = Array::from_vec(&[planes, rows, cols], expected.clone()).unwrap();
+                let mut fields = [array];
+                plain(described.rule(), &mut fields, &[], 0..1);
+                for k in along(planes, plane == "up") {
+                    for j in along(rows, row == "north") {
+                        for i in along(cols, col == "west") {
+                            let at = |k: usize, j: usize, i: usize| {
+                                let inside = k < planes && j < rows && i < cols;
+                                if inside { expected[(k * rows + j) * cols + i] } else { 0.5 }
+                            };
+                            let before = |n: usize| n.wrapping_sub(1);
+                            let new = at(before(k), j, i) - 2.0 * at(k + 1, j, i)
+                                + 3.0 * at(k, before(j), i)
+                                - 5.0 * at(k, j + 1, i)
+                                + 7.0 * at(k, j, before(i))
+                                - 11.0 * at(k, j, i + 1)
+                                + at(k, j, i);
+                            expected[(k * rows + j) * cols + i] = new / 8.0;
+                        }
+                    }
+                }
+                assert_eq!(fields[0].values::<f64>().unwrap(), expected, "{text}");
+            }
+        }
+    }
 }
 
 /// Asks for plans of descriptions with arrays of these shapes, some of them on file.

@@ -163,8 +163,9 @@ impl Room {
 
 /// The memory of a host that its groups of several members share.
 pub(super) struct GroupMemory {
-    /// The first byte for the group of this member.
+    /// The first byte for the group of this member, and the number of its bytes.
     first: *mut u8,
+    len: usize,
     /// The bytes of a slot.
     slot: usize,
 }
@@ -179,6 +180,7 @@ impl GroupMemory {
         let room = |len: &Option<usize>| {
             let first = self.first.wrapping_add(at);
             at += aligned(*len);
+            assert!(at <= self.len, "{at} bytes do not fit into {}", self.len);
             len.map(|len| Room::Shared(first, len))
         };
         lens.iter().map(room).collect()
@@ -370,7 +372,8 @@ impl Pass<'_> {
         let lead = base.addr().next_multiple_of(ALIGN) - base.addr();
         let before: Vec<usize> = shared.iter().copied().filter(|&group| group < own).collect();
         let first = base.wrapping_add(lead + bytes(&before));
-        Ok(Some((memory, GroupMemory { first, slot: slot(own) })))
+        let len = if groups.is_alone(own) { 0 } else { bytes(&[own]) };
+        Ok(Some((memory, GroupMemory { first, len, slot: slot(own) })))
     }
 
     /// Returns the buffers for what comes in with a band, in a slot.
@@ -635,10 +638,10 @@ impl Pass<'_> {
         Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
     }
 
-    /// Returns the columns of one member that another one reads, of two dimensions.
-    fn margin(&self, from: usize, to: usize) -> Range<usize> {
+    /// Returns the columns of one member that another one reads in a row of a slab.
+    fn margin(&self, from: usize, to: usize, row: usize) -> Range<usize> {
         let Some((columns, _)) = self.team else { return 0..0 };
-        let (own, read) = (columns.own(from, 0), columns.read(to, 0));
+        let (own, read) = (columns.own(from, row), columns.read(to, row));
         let start = own.start.max(read.start);
         start..own.end.min(read.end).max(start)
     }
@@ -652,7 +655,7 @@ impl Pass<'_> {
         band: usize,
     ) -> usize {
         let bytes: usize = self.elements[..fields].iter().map(|element| element.bytes()).sum();
-        self.margin(from, to).len() * band * bytes
+        (0..self.dims[1]).map(|row| self.margin(from, to, row).len() * band * bytes).sum()
     }
 
     /// Copies the margins between a message and the panel, which has these slabs, with `copy`. It
@@ -664,15 +667,17 @@ impl Pass<'_> {
         slabs: Range<usize>,
         mut copy: impl FnMut(*mut u8, Range<usize>),
     ) {
-        let cols = self.margin(from, to);
-        let mut at = 0;
+        let (rows, mut at) = (self.dims[1], 0);
+        let margins: Vec<_> = (0..rows).map(|row| self.margin(from, to, row)).collect();
         let places = self.place(panel, PanelKind::Between, slabs.clone());
         for (field, place) in places.iter().enumerate().take(self.fields) {
             let bytes = self.elements[field].bytes();
             for slab in self.actual(slabs.clone()) {
-                let first = place.row(slab, (0, 1)).wrapping_add(cols.start * bytes);
-                copy(first, at..at + cols.len() * bytes);
-                at += cols.len() * bytes;
+                for (row, cols) in margins.iter().enumerate().filter(|(_, cols)| !cols.is_empty()) {
+                    let first = place.row(slab, (row, rows)).wrapping_add(cols.start * bytes);
+                    copy(first, at..at + cols.len() * bytes);
+                    at += cols.len() * bytes;
+                }
             }
         }
     }

@@ -149,7 +149,7 @@ impl Question<'_> {
     }
 
     /// Returns the greatest number of successive iterations that one pass may do: all go down, or
-    /// all up, and of those that turn between left and right each takes an engine of its own.
+    /// all up, and of those that turn to another side each takes an engine of its own.
     fn chained(&self) -> u64 {
         let directions = &self.rule.directions;
         let period = directions.len() as u64;
@@ -348,7 +348,7 @@ impl Question<'_> {
         let engines: Vec<_> = self.chains(depth, bands).flatten().collect();
         let greatest = |of: &dyn Fn(&ordered::Geometry) -> usize| engines.iter().map(of).max();
         let margin = greatest(&ordered::Geometry::margin)?;
-        let lean = greatest(&ordered::Geometry::lean)?;
+        let lean = engines.iter().map(ordered::Geometry::lean).max_by_key(|lean| lean.abs())?;
         let [_, rows, cols] = self.dims;
         let columns = Columns::new((rows, cols), self.members, lean, margin);
         let least = greatest(&ordered::Geometry::least_piece)?.max(margin);
@@ -385,17 +385,21 @@ impl Question<'_> {
     fn of_flight(&self) -> Result<ArrayPlan> {
         let iterations = self.iterations.max(1);
         let most = self.depth.unwrap_or(iterations).min(iterations).min(self.chained());
-        let depths: Vec<usize> = match self.depth {
+        let mut depths: Vec<usize> = match self.depth {
             Some(depth) => vec![depth.min(most).max(1) as usize],
             None => {
                 let most = usize::try_from(most.min(self.deepest)).unwrap_or(usize::MAX);
                 DEPTHS.into_iter().map(|depth| depth.min(most)).collect()
             }
         };
+        depths.dedup();
+        // Ordered rules of three dimensions work on one plane after the other.
+        let planes = !self.rule.explicit && self.rule.dimensions == 3;
+        let bands = if planes { &BANDS[..1] } else { &BANDS[..] };
         let mut best: Option<(f64, ArrayPlan)> = None;
         let mut least: Option<u64> = None;
         for depth in depths {
-            for band in BANDS {
+            for &band in bands {
                 let Some(of_member) = self.of_member(depth, band) else { continue };
                 for piece in PIECES {
                     let plan = of_member.plan(depth, band, piece);

@@ -3,18 +3,19 @@
 //! # Contract
 //! The members have successive ranges of columns, in all slabs the same. In two dimensions a cut
 //! is a column. In three it moves from row to row of a plane, by as many columns as positions of
-//! the engine's window lie between the rows: so all points at a position have one member.
+//! the engine's window lie between the rows: so all points at a position have one member. It moves
+//! to the left for the directions south-east and north-west, and to the right for the others.
 //!
 //! ```text
-//! two dimensions            three dimensions: a plane, lean 1
+//! two dimensions            a plane, lean 1           a plane, lean -1
 //!
-//! row 0   0 0 0 | 1 1 1     row 0   0 0 0 0 0 | 1
-//! row 1   0 0 0 | 1 1 1     row 1   0 0 0 0 | 1 1
-//! row 2   0 0 0 | 1 1 1     row 2   0 0 0 | 1 1 1
+//! row 0   0 0 0 | 1 1 1     row 0   0 0 0 0 0 | 1     row 0   0 0 0 | 1 1 1
+//! row 1   0 0 0 | 1 1 1     row 1   0 0 0 0 | 1 1     row 1   0 0 0 0 | 1 1
+//! row 2   0 0 0 | 1 1 1     row 2   0 0 0 | 1 1 1     row 2   0 0 0 0 0 | 1
 //! ```
 //!
-//! Fields of three dimensions have one direction, to the right, so all engines have the same cuts.
-//! A member also reads *margins*: columns beyond its own ones.
+//! All engines of a sweep have the same cuts: a team refuses directions whose cuts move to both
+//! sides. A member also reads *margins*: columns beyond its own ones.
 //!
 //! # Source
 //! This project's, after the cuts of strips ([`cut`](crate::strip::cut)).
@@ -29,10 +30,11 @@ pub(crate) struct Columns {
     /// The numbers of rows of a slab, and of columns.
     rows: usize,
     cols: usize,
-    /// Where the members begin in the first row, and the end of the last one.
+    /// Where the members begin in the first row, and the end of the last one. The last row is the
+    /// first one if the cuts move to the right.
     cuts: Vec<usize>,
-    /// The columns by which the cuts move from row to row.
-    lean: usize,
+    /// The columns by which the cuts move from row to row: to the left for a positive number.
+    lean: isize,
     /// The greatest number of columns beyond its own that a member reads.
     margin: usize,
     /// The members that share the rows of files.
@@ -44,14 +46,15 @@ impl Columns {
     pub(crate) fn new(
         (rows, cols): (usize, usize),
         members: usize,
-        lean: usize,
+        lean: isize,
         margin: usize,
     ) -> Self {
-        let end = cols + lean * (rows - 1);
+        let moved = lean.unsigned_abs();
+        let end = cols + moved * (rows - 1);
         let points = |cut: usize| -> usize {
-            match lean {
+            match moved {
                 0 => rows * cut.min(cols),
-                _ => (0..rows).map(|row| cut.saturating_sub(lean * row).min(cols)).sum(),
+                _ => (0..rows).map(|row| cut.saturating_sub(moved * row).min(cols)).sum(),
             }
         };
         let all = rows * cols;
@@ -95,14 +98,15 @@ impl Columns {
         self.rows
     }
 
-    /// Returns where the `nth` member begins in the first row. Members and columns count from the
-    /// last one if they go to the `left`. In three dimensions a cut may be beyond the end of the
-    /// row.
+    /// Returns where the `nth` member begins in the first row of a direction with these cuts.
+    /// Members and columns count from the last one if they go to the `left`. In three dimensions a
+    /// cut may be beyond the end of the row.
     pub(crate) fn cut(&self, nth: usize, left: bool) -> usize {
-        if left { self.cols - self.cuts[self.members() - nth] } else { self.cuts[nth] }
+        let end = self.cuts[self.members()];
+        if left { end - self.cuts[self.members() - nth] } else { self.cuts[nth] }
     }
 
-    /// Returns the least number of columns that a member has in the first row.
+    /// Returns the least number of columns that a member has between its cuts.
     pub(crate) fn least(&self) -> usize {
         self.cuts.windows(2).map(|two| two[1] - two[0]).min().unwrap_or(0)
     }
@@ -124,7 +128,8 @@ impl Columns {
     }
 
     fn range(&self, member: usize, row: usize, more: usize) -> Range<usize> {
-        let clip = |cut: usize| cut.saturating_sub(self.lean * row).min(self.cols);
+        let row = if self.lean < 0 { self.rows - 1 - row } else { row };
+        let clip = |cut: usize| cut.saturating_sub(self.lean.unsigned_abs() * row).min(self.cols);
         // The first cut is the start of every row, and the last one lies after its end.
         clip(self.cuts[member].saturating_sub(more))..clip(self.cuts[member + 1] + more)
     }
@@ -144,7 +149,7 @@ mod tests {
         fn each_column_has_one_member(
             (rows, cols) in (1_usize..20, 1_usize..60),
             members in 1_usize..6,
-            lean in 0_usize..4,
+            lean in -3_isize..4,
             margin in 0_usize..9,
         ) {
             let columns = Columns::new((rows, cols), members, lean, margin);

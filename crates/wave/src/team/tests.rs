@@ -13,10 +13,11 @@ use syncline_testkit::{cases, seed};
 use super::files::sums;
 use super::{Agreed, OnTeam};
 use crate::engines::ordered;
-use crate::engines::tests::{Case, case, change, difference, every_lanes, wider_case};
+use crate::engines::tests::{Case, case, change, difference, every_lanes, solid_case, wider_case};
 use crate::monitor::Monitor;
 use crate::pass::buffers::Buffers;
 use crate::pass::sums::SlabSums;
+use crate::plan::SweepPlan;
 use crate::run::fields::{Input, Output, failed};
 use crate::run::plan::{ArrayPlan, Question};
 use crate::run::scheme::BySlabs;
@@ -113,12 +114,15 @@ fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + S
     }
 }
 
+/// Returns a case whose arrays have some columns more.
+type Cases = dyn Fn(u64, usize) -> Option<Case>;
+
 /// Runs random descriptions on teams, over arrays that have some columns more. Returns the numbers
 /// of runs by several members, of ordered rules and of explicit ones.
-fn random_teams(cases: std::ops::Range<u64>, more: usize) -> [usize; 2] {
+fn random_teams(cases: std::ops::Range<u64>, more: usize, case: &Cases) -> [usize; 2] {
     let mut runs = [0, 0];
     for number in cases {
-        let Some(case) = wider_case(number, more) else { continue };
+        let Some(case) = case(number, more) else { continue };
         let Case { text, described, dims, arrays, mut random } = case;
         let rule = described.rule();
         let hosts = random.one_of(&[(1, 1), (1, 2), (1, 3), (1, 5), (2, 1), (2, 2), (3, 1)]);
@@ -169,7 +173,12 @@ fn random_teams(cases: std::ops::Range<u64>, more: usize) -> [usize; 2] {
             let (fields, coefficients) = arrays.split_at(rule.fields);
             sweep.gather_arrays_on(me, fields, coefficients)
         });
-        let refused = |outcome: &Result<_>| matches!(outcome, Err(Error::Members { .. }));
+        let leans = rule.leans_both_ways() && outcomes.len() > 1;
+        let refused = |outcome: &Result<_>| match outcome {
+            Err(Error::NotOnTeam { .. }) => leans,
+            outcome => matches!(outcome, Err(Error::Members { .. })) && !leans,
+        };
+        assert!(!leans || outcomes.iter().all(refused), "case {number}");
         if !rule.explicit && refused(&outcomes[0]) {
             assert!(outcomes.iter().all(refused), "case {number}");
             continue;
@@ -208,24 +217,89 @@ fn teams_have_the_bits_of_the_plain_loop() {
     let (first, each) = (seed(0), u64::from(cases(60)));
     let middle = first + each;
     let [narrow, wide] = [(first..middle, 0), (middle..middle + each, 150)]
-        .map(|(cases, more)| random_teams(cases, more));
+        .map(|(cases, more)| random_teams(cases, more, &wider_case));
     // At least an eighth of the cases run on several members.
     let enough = |runs: usize| runs as u64 >= each / 8;
     assert!(enough(narrow[1]) && enough(wide[0]) && enough(wide[1]), "{narrow:?} {wide:?}");
+}
+
+#[test]
+fn teams_in_three_dimensions_have_the_bits_of_the_plain_loop() {
+    let (first, all) = (seed(0), u64::from(cases(80)));
+    let [runs, _] = random_teams(first..first + all, 80, &solid_case);
+    assert!(runs as u64 >= all / 8, "{runs} of {all}");
+}
+
+/// Returns a kernel of 27 points in these directions.
+fn smoother(directions: &str) -> Described {
+    let sides = [-1, 0, 1];
+    let points = sides.iter().flat_map(|k| sides.iter().map(move |j| (k, j)));
+    let points = points.flat_map(|(k, j)| sides.iter().map(move |i| format!("u[{k}, {j}, {i}]")));
+    let sum = points.collect::<Vec<_>>().join(" + ");
+    let text = format!(
+        "name = 'smoother'\nfield = 'u'\ndimensions = 3\ndirections = [{directions}]\n\
+         edges = 0.5\nupdate = 'u = ({sum}) / 27'"
+    );
+    Described::parse(&text).unwrap()
+}
+
+/// Engines of a pass pass on the columns around the cuts of each row.
+#[test]
+fn directions_of_one_pass_have_the_bits_of_the_plain_loop_on_a_team() {
+    let values = (0..7 * 6 * 150).map(|i| f64::from(i * 7919 % 1009) / 8.0).collect();
+    let arrays = [Array::from_vec(&[7, 6, 150], values).unwrap()];
+    for directions in [
+        "'down-south-east', 'down-north-west'",
+        "'up-north-west', 'up-north-west', 'up-south-east'",
+        "'down-south-west', 'down-north-east', 'up-north-east', 'up-south-west'",
+    ] {
+        let described = smoother(directions);
+        let (expected, _) = expected(described.rule(), &arrays, 7);
+        let reports = team((1, 3), |me| {
+            let sweep = Sweep::new(described.clone()).iterations(7).depth(4);
+            let sweep = sweep.runner(Runner::pool(2));
+            let (fields, report) = sweep.gather_arrays_on(me, &arrays, &[]).unwrap();
+            assert_eq!(difference(&fields[0], &expected[0]), None, "{directions}");
+            report
+        });
+        let depth = match reports[0].plan {
+            SweepPlan::Arrays(plan) => plan.depth,
+            _ => unreachable!("a sweep over arrays"),
+        };
+        assert!(depth > 1, "{directions}: no pass has two engines");
+    }
+}
+
+#[test]
+fn a_team_refuses_cuts_that_lean_both_ways() {
+    let described = smoother("'down-south-east', 'up-north-east'");
+    let arrays = [Array::zeros(syncline_store::ElementType::Float64, &[4, 4, 90]).unwrap()];
+    for (members, refused) in [(1, false), (2, true)] {
+        let outcomes = team((1, members), |me| {
+            let sweep = Sweep::new(described.clone()).iterations(2).runner(Runner::pool(1));
+            sweep.gather_arrays_on(me, &arrays, &[]).map(drop).map_err(|error| error.to_string())
+        });
+        let message = "a kernel of three dimensions with directions of both south-east or \
+                       north-west and south-west or north-east is not available on a team: run it \
+                       in one process";
+        let expected = if refused { Err(message.to_owned()) } else { Ok(()) };
+        assert!(outcomes.iter().all(|outcome| *outcome == expected), "{outcomes:?}");
+    }
 }
 
 /// Plans that no run would choose, at cuts as close as they may be.
 #[test]
 fn ordered_rules_have_the_bits_of_the_plain_loop_in_any_bands() {
     let first = seed(0);
-    random_bands(first..first + u64::from(cases(250)));
+    random_bands(first..first + u64::from(cases(250)), &wider_case);
+    random_bands(first..first + u64::from(cases(200)), &solid_case);
 }
 
-fn random_bands(cases: std::ops::Range<u64>) {
+fn random_bands(cases: std::ops::Range<u64>, case: &Cases) {
     let (mut runs, all) = (0, cases.end - cases.start);
     for number in cases {
         let more = (number % 4) as usize * 40;
-        let Some(case) = wider_case(number, more) else { continue };
+        let Some(case) = case(number, more) else { continue };
         let Case { text, described, dims, arrays, mut random } = case;
         let rule = described.rule();
         let hosts = random.one_of(&[(1, 2), (1, 3), (1, 5), (2, 1), (2, 2)]);
@@ -261,7 +335,7 @@ fn random_bands(cases: std::ops::Range<u64>) {
             cache: 1 << 20,
             disk: None,
         };
-        if rule.explicit {
+        if rule.explicit || rule.leans_both_ways() {
             continue;
         }
         let Some(columns) = question.columns(depth as usize, band) else { continue };

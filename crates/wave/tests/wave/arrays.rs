@@ -436,3 +436,68 @@ fn a_sweep_in_memory_creates_its_files_first() {
     assert!(error.contains("none/a.npy"), "{error}");
     assert_eq!(monitor.done(), 0);
 }
+
+/// HPCG's smoother, forward and back ten times, against a triple loop of the same association.
+#[test]
+fn symmetric_gauss_seidel_of_27_points_is_that_of_a_triple_loop() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/symmetric.toml");
+    let text = fs::read_to_string(example).unwrap();
+    let [planes, rows, cols] = [7, 9, 12];
+    let all = planes * rows * cols;
+    let numbers = |seed: usize| -> Vec<f64> {
+        (0..all).map(|i| ((i * 7919 + seed) % 1009) as f64 / 16.0).collect()
+    };
+    let (start, r) = (numbers(1), numbers(500));
+    for fixed in [false, true] {
+        let text = if fixed { text.replace("edges = 0", "edges = 'fixed'") } else { text.clone() };
+        let mut expected = start.clone();
+        let outside = |at: [isize; 3]| {
+            let beyond = |(at, len): (isize, usize)| !(0..len as isize).contains(&at);
+            at.into_iter().zip([planes, rows, cols]).any(beyond)
+        };
+        let place = |[k, j, i]: [isize; 3]| (k as usize * rows + j as usize) * cols + i as usize;
+        let steps =
+            || (-1..=1).flat_map(|k| (-1..=1).flat_map(move |j| (-1..=1).map(move |i| [k, j, i])));
+        let mut update = |point: [isize; 3]| {
+            let neighbours =
+                || steps().map(|by| std::array::from_fn(|axis| point[axis] + by[axis]));
+            if fixed && neighbours().any(outside) {
+                return;
+            }
+            let value = |at| if outside(at) { 0.0 } else { expected[place(at)] };
+            let values: Vec<f64> = neighbours().map(value).collect();
+            let sum = |values: &mut dyn Iterator<Item = &f64>| {
+                values.copied().reduce(|sum, value| sum + value).unwrap()
+            };
+            let above = sum(&mut values[..9].iter());
+            let beside = sum(&mut values[9..13].iter().chain(&values[14..18]));
+            let below = sum(&mut values[18..].iter());
+            expected[place(point)] = (r[place(point)] + above + beside + below) / 26.0;
+        };
+        for _ in 0..10 {
+            for n in 0..all {
+                update([n / (rows * cols), n / cols % rows, n % cols].map(|at| at as isize));
+            }
+            for n in (0..all).rev() {
+                update([n / (rows * cols), n / cols % rows, n % cols].map(|at| at as isize));
+            }
+        }
+        let array =
+            |values: &[f64]| Array::from_vec(&[planes, rows, cols], values.to_vec()).unwrap();
+        let (field, coefficient) = (array(&start), array(&r));
+        let described = Described::parse(&text).unwrap();
+        for threads in [1, 2] {
+            let sweep = Sweep::new(described.clone()).iterations(20).runner(Runner::pool(threads));
+            let (fields, report) = sweep
+                .run_arrays(std::slice::from_ref(&field), std::slice::from_ref(&coefficient))
+                .unwrap();
+            assert_eq!(report.iterations, 20);
+            let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                bits(fields[0].values::<f64>().unwrap()),
+                bits(&expected),
+                "{fixed} {threads}"
+            );
+        }
+    }
+}

@@ -12,6 +12,16 @@ fn kind(element: ElementType) -> ElementType {
 pub(crate) fn description(random: &mut Random) -> (String, usize) {
     let dimensions = if random.one_in(3) { 3 } else { 2 };
     let explicit = random.one_in(2);
+    description_of(random, (dimensions, explicit), false)
+}
+
+/// A random description of these dimensions, explicit or not. A `short` one that is ordered has
+/// directions, and few terms.
+pub(crate) fn description_of(
+    random: &mut Random,
+    (dimensions, explicit): (usize, bool),
+    short: bool,
+) -> (String, usize) {
     let typed = !random.one_in(3);
     let fields = [1, 1, 2, 3][random.below(4_usize)];
     let coefficients = random.below(3_usize);
@@ -31,9 +41,19 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
     text += &format!("coefficients = {}\n", quoted(&names[fields..]));
     let overflow = random.one_of(&["wrapping", "saturating"]);
     text += &format!("overflow = '{overflow}'\n");
-    if !explicit && dimensions == 2 && random.one_in(2) {
-        let all = ["south-east", "south-west", "north-west", "north-east"];
-        let some: Vec<&str> = (0..=random.below(4_usize)).map(|_| random.one_of(&all)).collect();
+    if !explicit && (short || random.one_in(2)) {
+        let mut ways = vec!["south-east", "south-west", "north-west", "north-east"];
+        // Members of a team cannot share a sweep of three dimensions in all of them.
+        if dimensions == 3 && random.one_in(2) {
+            let first = random.below(2_usize);
+            ways = vec![ways[first], ways[first + 2]];
+        }
+        let some: Vec<String> = (0..=random.below(4_usize))
+            .map(|_| match dimensions {
+                2 => random.one_of(&ways).to_owned(),
+                _ => format!("{}-{}", random.one_of(&["down", "up"]), random.one_of(&ways)),
+            })
+            .collect();
         text += &format!("directions = {some:?}\n");
     }
     let read = |random: &mut Random, array: usize| {
@@ -89,7 +109,7 @@ pub(crate) fn description(random: &mut Random) -> (String, usize) {
             continue;
         }
         let mut sum = value(random);
-        for _ in 0..random.within(1..=6) {
+        for _ in 0..random.within(1..=if short { 2 } else { 6 }) {
             let (x, y, z) = (value(random), value(random), value(random));
             let number = random.below(5);
             let (real, most) = (!typed || types[field].is_real(), if calls { 24 } else { 22 });

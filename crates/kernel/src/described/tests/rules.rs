@@ -30,6 +30,7 @@ fn a_plain_kernel_is_one_for_matrices() {
         "update = 'u = u[-1, 0] + u[0, 2]'",
         "edges = 'clamped'\nupdate = 'u = n'",
         "directions = ['north-west']\nupdate = 'u = s'",
+        "dimensions = 3\ndirections = ['up-north-west']\nupdate = 'u = down'",
         "dimensions = 3\nupdate = 'u = up'",
         "update = 'u = n'\n[types]\nu = 'float64'\nc = 'float64'",
         "update = 'u = n'\n[nodata]\nu = -1",
@@ -118,8 +119,13 @@ fn errors_name_the_place() {
         ("dimensions = 4\nupdate = 'u = n'", "4:14 there are 2 or 3 dimensions"),
         ("dimensions = 3\nupdate = 'u = u[0, 1]'", "5:15 invalid length 2, expected an array of"),
         (
-            "dimensions = 3\ndirections = ['south-east']\nupdate = 'u = n'",
-            "5:14 a field of three dimensions has one direction",
+            "dimensions = 3\nupdate = 'u = new.down'",
+            "5:15 the sweep down-south-east has not updated this neighbour yet",
+        ),
+        (
+            "dimensions = 3\ndirections = ['up-north-west', 'down-south-east']\n\
+             update = 'u = new.n'",
+            "6:15 the sweep up-north-west has not updated this neighbour yet",
         ),
         ("fields = ['v']\nupdate = 'u = n'", "2:9 there is `fields` already"),
     ] {
@@ -188,6 +194,53 @@ fn errors_of_types_and_functions() {
 }
 
 #[test]
+fn directions_have_names_of_their_dimensions() {
+    let solid = "down-south-east, down-south-west, down-north-west, down-north-east, \
+                 up-south-east, up-south-west, up-north-west, up-north-east";
+    let unknown = format!("there is no direction `up`; there are {solid}");
+    for (dimensions, names, expected) in [
+        (
+            2,
+            "'south-east', 'down-south-east'",
+            "4:29 there is no direction `down-south-east` in two dimensions; is `south-east` meant?",
+        ),
+        (
+            2,
+            "'up-north-west'",
+            "4:15 there is no direction `up-north-west` in two dimensions; is `north-west` meant?",
+        ),
+        (
+            2,
+            "'up'",
+            "4:15 there is no direction `up`; there are south-east, south-west, north-west, \
+             north-east",
+        ),
+        (
+            3,
+            "'down-south-east', 'north-west'",
+            "4:34 there is no direction `north-west` in three dimensions; is `down-north-west` or \
+             `up-north-west` meant?",
+        ),
+        (
+            3,
+            "'down-south-esat'",
+            "4:15 there is no direction `down-south-esat`; is `down-south-east` meant?",
+        ),
+        (3, "'up'", &format!("4:15 {unknown}")),
+        (3, "'down-up-south-east'", "4:15 there is no direction `down-up-south-east`; is "),
+        (3, "", "4:14 there may be 1 to 16 directions"),
+    ] {
+        let text = format!(
+            "name = 'x'\nfield = 'u'\ndimensions = {dimensions}\ndirections = [{names}]\n\
+             update = 'u = n'"
+        );
+        let found = message(&text);
+        let whole = !expected.ends_with(' ');
+        assert!(found == expected || !whole && found.starts_with(expected), "{found}\n{expected}");
+    }
+}
+
+#[test]
 fn errors_of_several_fields() {
     let head = "name = 'x'\nfields = ['a', 'b']\n";
     for (update, expected) in [
@@ -224,6 +277,7 @@ proptest! {
         lines in prop::collection::vec(select(vec![
             "dimensions = 3", "overflow = 'wrapping'", "edges = 'clamped'", "edges = 3",
             "edges = { columns = 'periodic', rows = 0 }", "directions = ['north-west']",
+            "directions = ['up-north-west']",
             "types = { u = 'uint8', v = 'float32' }", "nodata = { u = 3 }",
             "nodata = { v = { value = nan, seen = 0 } }",
         ]), 0..4),

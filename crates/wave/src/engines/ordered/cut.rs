@@ -106,12 +106,12 @@ impl Part {
 
     /// Returns the member's own columns of a row, along the direction.
     pub(super) fn own(&self, geometry: &Geometry, row: usize) -> Range<usize> {
-        Part::along(geometry, self.columns.own(self.member, row))
+        Part::along(geometry, self.columns.own(self.member, geometry.array_row(row)))
     }
 
     /// Returns the columns of a row that the member reads, along the direction.
     pub(super) fn read(&self, geometry: &Geometry, row: usize) -> Range<usize> {
-        Part::along(geometry, self.columns.read(self.member, row))
+        Part::along(geometry, self.columns.read(self.member, geometry.array_row(row)))
     }
 
     /// Returns the greatest number of values of each field that cross a cut in a band of the
@@ -135,7 +135,7 @@ impl Part {
         for (slab, row, later) in g.window_rows(band) {
             let mut start = at - g.behind() - g.reach() - later;
             if finals.contains(&slab) {
-                let own = Part::along(g, self.columns.own(next, row));
+                let own = Part::along(g, self.columns.own(next, g.array_row(row)));
                 start = start.min(own.start as isize);
             }
             lines.push((slab, row, g.clip(start..at - later)));
@@ -192,9 +192,14 @@ impl Geometry {
         west.max(self.ahead() + self.lag)
     }
 
-    /// Returns the columns by which the cuts move from row to row of a plane.
-    pub(crate) fn lean(&self) -> usize {
-        if self.across == 0 { 0 } else { self.skew }
+    /// Returns the columns by which the cuts move from row to row of a plane: to the left for a
+    /// positive number.
+    pub(crate) fn lean(&self) -> isize {
+        match (self.across, self.direction.leans_left()) {
+            (0, _) => 0,
+            (_, true) => self.skew as isize,
+            (_, false) => -(self.skew as isize),
+        }
     }
 
     /// Returns the first slab of the window of a band, which may be before all slabs.

@@ -81,10 +81,20 @@ impl Geometry {
         }
     }
 
-    /// Returns the same numbers for an engine that continues after others, which are `late` slabs
-    /// behind what comes in.
-    fn after(self, late: usize) -> Self {
-        Geometry { bands: Bands { late, ..self.bands }, ..self }
+    /// Returns the same numbers for an engine of some levels that continues after others, which are
+    /// `late` slabs behind what comes in.
+    fn after(self, levels: usize, late: usize) -> Self {
+        Geometry { bands: Bands { levels, late, ..self.bands }, ..self }
+    }
+
+    /// Returns the slab at a position along the direction, as the arrays count it.
+    pub(super) const fn array_slab(&self, slab: usize) -> usize {
+        if self.direction.up { self.dims[0] - 1 - slab } else { slab }
+    }
+
+    /// Returns the row of a slab at a position along the direction, as the arrays count it.
+    pub(super) const fn array_row(&self, row: usize) -> usize {
+        if self.direction.north { self.dims[1] - 1 - row } else { row }
     }
 
     /// Returns the number of rows of a window.
@@ -173,7 +183,10 @@ pub(crate) fn chain(
         let direction = rule.direction(done);
         let same = |i: &u64| rule.direction(*i) == direction;
         let levels = (done..iterations.end).take_while(same).count();
-        let geometry = Geometry::new(rule, dims, levels, bands, direction).after(late);
+        // A plan asks for many chains, and the numbers of a direction are always the same.
+        let known = chain.iter().find(|geometry| geometry.direction == direction).copied();
+        let geometry = known.unwrap_or_else(|| Geometry::new(rule, dims, levels, bands, direction));
+        let geometry = geometry.after(levels, late);
         late += levels * geometry.bands.behind;
         done += levels as u64;
         chain.push(geometry);
@@ -187,7 +200,7 @@ fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
     let mut all = vec![[0; 3]];
     for read in rule.reads() {
         let along = |axis: usize| {
-            let offset = turned(read.offset, direction)[axis];
+            let offset = direction.along(read.offset)[axis];
             match rule.edges[axis] {
                 // Led back to any position between the point and the opposite one.
                 Edge::Clamped | Edge::Reflected if offset != 0 => {
@@ -206,10 +219,4 @@ fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
         }
     }
     all
-}
-
-/// Returns an offset along the direction.
-pub(super) fn turned([plane, row, col]: [i8; 3], direction: Direction) -> [i8; 3] {
-    let plane = if direction.up { -plane } else { plane };
-    [plane, row, if direction.left { -col } else { col }]
 }

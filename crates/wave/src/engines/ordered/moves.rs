@@ -90,7 +90,7 @@ impl Ordered<'_> {
             let slabs = &job.slabs_out[field];
             let place = |row: usize| {
                 let slab = self.slab_of(job.band, row)?;
-                let line = || slabs.row(self.actual(slab), (0, 1));
+                let line = || self.row_of(slabs, slab, 0);
                 finals.contains(&slab).then(|| (line(), self.own(0)))
             };
             // SAFETY: the caller guarantees that the final slabs are writable.

@@ -1,4 +1,4 @@
-//! Runs of rules: one pass after another, until the iterations are done or the run has converged.
+//! Runs: one pass after another, until the iterations are done or the run has converged.
 //!
 //! # Contract
 //! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into

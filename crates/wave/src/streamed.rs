@@ -1,36 +1,9 @@
-//! The streamed executor: many iterations at the cost of one pass over the data.
+//! Strips: the plan of their passes, and their runs on a team.
 //!
 //! # Contract
-//! A *pass* reads every array once, front to back, and writes the field once, `depth` iterations
-//! later. Only a window of rows is in memory. The result is bit-identical to that of the plain
-//! double loop.
-//!
-//! ```text
-//!   disk       raw panels           ring of strips                   final rows       disk
-//!  za ──read─> ▤▤▤ ─┐           ┌─ iteration 0: strips of band p ─┐
-//!  zr ──read─> ▤▤▤ ─┤  wave:    │  iteration 1: one strip higher  │
-//!  ...              ├── pack ─> │  ...                            │ ─ unpack ─> ▤▤▤ ─write─> za
-//!  zz ──read─> ▤▤▤ ─┘           └─ iteration depth - 1            ┘
-//! ```
-//!
-//! # The overlay
-//! Panel `p` (the rows that band `p` brings in) is in slot `p mod slots`. Each task belongs to a
-//! slot and recurs once in every round of the slots; it accesses these locations, exclusively (X)
-//! or inclusively (I); `sums` are the checksums of the field:
-//!
-//! | task      | reader | panel | rows out | cell (r, c) | cell (r - 1, c + 1) | sums | writer |
-//! |-----------|--------|-------|----------|-------------|---------------------|------|--------|
-//! | read r    | X      | X     |          |             |                     |      |        |
-//! | check r   |        | I     |          |             |                     | X    |        |
-//! | wave r, c |        | I     | X        | X           | I                   |      |        |
-//! | write r   |        |       | X        |             |                     |      | X      |
-//!
-//! A wave is cut into pieces of columns: piece `c` of band `p` needs piece `c - 1` (both have X on
-//! the rows out) and piece `c + 1` of band `p - 1`, which is a little further right. So the cores
-//! follow one another down the matrix, each on its own band, and no core waits for more than that.
-//! Reads run ahead as far as there are slots; a slot is read into when its last wave has released
-//! it. All ordering is in the queues of the locations, which are set up once in program order;
-//! there is no other synchronisation.
+//! A run of one process is one of [`run`](crate::run), whose passes ([`pass`](crate::pass)) have
+//! [`strips`](crate::engines::strips) as their engine. [`plan`] chooses its depth, bands and
+//! pieces. Members of a [`team`] have a pass of their own.
 //!
 //! # Costs
 //! Per element and pass: one read of each array and one write of the field, with a transposition

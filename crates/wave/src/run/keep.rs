@@ -1,8 +1,8 @@
-//! Runs of rules into files that are complete or absent, and that can resume after a crash or from
+//! Runs into files that are complete or absent, and that can resume after a crash or from
 //! their own results.
 //!
 //! # Contract
-//! [`start`](crate::run::start) determines where a run begins, as for sweeps over matrices.
+//! [`start`](crate::run::start) determines where a run begins.
 //! The files of all fields are generations of one computation: a pass commits all of them at once,
 //! and at the end they get their names so that those that exist are never of two runs.
 //!

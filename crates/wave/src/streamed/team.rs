@@ -20,7 +20,7 @@
 //! of their columns, so that each row is read and written by one request.
 //!
 //! # The overlay
-//! The table of [`streamed`](super), for each member, with these differences. Panels and writers
+//! The table of [`pass`](crate::pass), for each member, with these differences. Panels and writers
 //! are those of a group; rows out are those of a member, and `write` holds those of all members of
 //! the group:
 //!

@@ -181,6 +181,7 @@ tsan:
 
 lint:
 	$(CARGO) fmt --all -- --check
+	@bindings/python/test.sh lints
 	@if command -v python3 >/dev/null; then tools/floors.py && tools/surface.py && tools/prose.py && tools/features.py; \
 	else echo "skipped: no python3 for tools/floors.py, surface.py, prose.py and features.py"; fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -4,6 +4,7 @@
 #                      quick tier numpy, pytest and hypothesis, otherwise all
 #   test.sh run TIER   quick: the tests; full, soak: also lints, types, the reference, the wheel in
 #                      a clean environment, and the tests with the address sanitizer
+#   test.sh lints      checks the formatting and the style, if ruff is installed
 #   test.sh reference  writes the reference of the package, as pages for a browser
 # TIER is quick, full or soak [default: SYNCLINE_TESTS, or quick]; tests/conftest.py says what it
 # means. The extension is that of the debug build, whose crates are those of the tests in Rust. What
@@ -154,6 +155,7 @@ run() {
 case ${1:-run} in
 deps) deps ;;
 run) run ;;
+lints) lints ;;
 reference) deps && built && reference && echo "$home/reference/syncline.html" ;;
-*) echo "usage: test.sh [deps|run] [quick|full|soak], test.sh reference" >&2 && exit 2 ;;
+*) echo "usage: test.sh [deps|run] [quick|full|soak], test.sh lints|reference" >&2 && exit 2 ;;
 esac

@@ -125,11 +125,12 @@ def kernel(function):
     Values have ``+ - * / %``, powers, comparisons, ``abs``, ``.astype``, ``//`` of whole numbers,
     and numpy's ``sqrt``, ``floor``, ``isnan``, ``minimum``, ``maximum``, ``clip``, ``where``; see
     `syncline.function` for others, also for ``exp``, ``log``, ``sin`` and ``cos``, which numpy
-    computes by code of its own: descriptions have them with the last bits of another library. The types are those of numpy 2: a number of Python takes the
-    type of the value that it meets, a scalar of numpy and an array of no dimensions have their own,
-    two types become the type that holds both, and ``numpy.where(c, 1, 0)`` is int64. What a kernel
-    returns is converted to the type of the field. An operation whose result has a type that arrays
-    of kernels cannot have, such as uint64 or float16, is an error.
+    computes by code of its own: descriptions have them with the last bits of another library. The
+    types are those of numpy 2: a number of Python takes the type of the value that it meets, a
+    scalar of numpy and an array of no dimensions have their own, two types become the type that
+    holds both, and ``numpy.where(c, 1, 0)`` is int64. What a kernel returns is converted to the
+    type of the field. An operation whose result has a type that arrays of kernels cannot have, such
+    as uint64 or float16, is an error.
 
     The result has the bits of loops over scalars of numpy, for each type, where numpy promises
     them:

@@ -319,7 +319,8 @@ class Operand:
     def _no_number(self, *_):
         raise self.trace.untraceable(
             "a value of a kernel is no number yet: only + - * / %, comparisons, abs, "
-            "numpy.sqrt, floor, isnan, minimum, maximum, clip and where can be traced; for others see syncline.function"
+            "numpy.sqrt, floor, isnan, minimum, maximum, clip and where can be traced; "
+            "for others see syncline.function"
         )
 
     __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _no_number

@@ -46,7 +46,7 @@ use crate::block::{self, Blockwise, Frontiers};
 use crate::lanes::Real;
 use crate::plan::BlockPlan;
 use crate::semaphore::Semaphore;
-use crate::streamed::Arrays;
+use crate::sweep::matrices::Arrays;
 use crate::sweep::{Order, Settings, SweepPlan, SweepReport};
 use crate::{Error, Result, facts, monitor::Monitor};
 

@@ -20,7 +20,9 @@ use crate::Result;
 use crate::block_kernel::Whole;
 use crate::plan::BlockPlan;
 use crate::reference::Reference;
-use crate::streamed::{Arrays, Pending, Resumption, Taken, Target};
+use crate::run::start::{Resumption, Taken};
+use crate::run::target::{Pending, Target};
+use crate::sweep::matrices::Arrays;
 use crate::sweep::{Settings, SweepPlan, SweepReport};
 
 /// The executors of sweeps over matrices of `E`. The methods of [`Sweep`](crate::Sweep) call them.
@@ -68,7 +70,7 @@ pub(crate) trait Executors<E: Real> {
     /// See [`Sweep::run_on`](crate::Sweep::run_on).
     fn run_on(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         target: &Target,
         me: &mut Member,
@@ -77,7 +79,7 @@ pub(crate) trait Executors<E: Real> {
     /// See [`Sweep::gather_on`](crate::Sweep::gather_on).
     fn gather_on(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
         me: &mut Member,

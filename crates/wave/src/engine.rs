@@ -6,7 +6,6 @@ use std::time::Duration;
 use syncline_store::direct_io::IoBuffer;
 
 use crate::Result;
-use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
 
 /// The slabs of an array in memory. A slab is what one position of the first axis holds: a row of
@@ -49,8 +48,9 @@ pub(crate) struct Job<'j> {
 }
 
 /// The values that a piece takes over and gives away at the cuts between members of a team, before
-/// and after this member in the order of the direction. [`cut`](crate::engines::ordered) says what
-/// they are.
+/// and after this member in the order of the direction. What they are is a matter of the engine:
+/// see the cuts of [strips](crate::strip::cut) and of [ordered rules](crate::engines::ordered).
+/// What is given away may be longer than the values; a worker shortens it to them.
 #[derive(Default)]
 pub(crate) struct Crossing<'c> {
     pub(crate) from_before: Option<&'c [u8]>,
@@ -144,9 +144,15 @@ pub(crate) trait Engine: Sync {
     /// Returns by how many pieces the band before must be ahead.
     fn ahead(&self) -> usize;
 
-    /// Returns the part that this member of a team runs.
-    fn part(&self) -> Option<&Part> {
-        None
+    /// Returns the place of a member of a team in the order of the direction, or the member at a
+    /// place.
+    fn nth(&self, member: usize) -> usize {
+        member
+    }
+
+    /// Returns the positions of the pieces of a member, each of about `piece` positions.
+    fn pieces(&self, _member: usize, piece: usize) -> Vec<(isize, isize)> {
+        pieces(self.walk(), None, piece)
     }
 
     /// Returns the greatest number of bytes that cross a cut in a band: forward, and back. Cut `n`
@@ -188,6 +194,30 @@ pub(crate) trait Worker: Send {
         crossing: &mut Crossing<'_>,
         norms: Option<&mut [f64]>,
     ) -> Duration;
+}
+
+/// Returns the positions of the pieces of a walk, or of those of a member: each has `piece`
+/// positions. The first one begins with all positions before the walk, and the last one ends with
+/// all after it. The last one of a member is longer instead of one that is shorter.
+pub(crate) fn pieces(
+    walk: Range<isize>,
+    of_member: Option<(isize, isize)>,
+    piece: usize,
+) -> Vec<(isize, isize)> {
+    let (start, end) = of_member.unwrap_or((isize::MIN / 2, isize::MAX / 2));
+    let inside = start.max(walk.start)..end.min(walk.end);
+    let count = match of_member {
+        Some(_) => inside.len() / piece,
+        None => inside.len().div_ceil(piece),
+    };
+    let cut = |c: usize| inside.start + (c * piece) as isize;
+    let count = count.max(1);
+    (0..count)
+        .map(|c| {
+            let start = if c == 0 { start } else { cut(c) };
+            (start, if c + 1 == count { end } else { cut(c + 1) })
+        })
+        .collect()
 }
 
 /// A ring of slabs of one array.

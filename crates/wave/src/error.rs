@@ -233,7 +233,7 @@ pub enum Error {
         /// The path of the result.
         path: std::path::PathBuf,
         /// What occupies the path.
-        by: Box<crate::streamed::Taken>,
+        by: Box<crate::target::Taken>,
     },
     /// An interrupted run has done more iterations than are asked for.
     #[error("the interrupted run beside {} has {done} iterations behind it, more than the {asked} asked for", path.display())]
@@ -338,11 +338,11 @@ fn without_tasks(error: &RunError) -> String {
 /// Describes what a task does. The iterations of a streamed pass's tasks are those of the window.
 fn activity(task: &str, iteration: u64) -> String {
     let what = match task.split(' ').next() {
-        Some("wave") => "the update of points",
+        Some("piece") => "the update of points",
         Some("read") => "a read of rows",
         Some("write") => "a write of rows",
         Some("check" | "sum") => "a checksum of rows",
-        Some("take" | "edge") => "an exchange of rows between members",
+        Some("edges" | "margins" | "send" | "take") => "an exchange of rows between members",
         Some("block") => return format!("the update of {task} in iteration {iteration}"),
         _ => task,
     };
@@ -397,7 +397,7 @@ mod tests {
         };
         let told = "the update of points panicked: out of range";
         assert_eq!(
-            (panicked("wave 3, 1"), panicked("wave 3, 1 of rank 2")),
+            (panicked("piece 3, 1 of 0 in 0"), panicked("piece 3, 1 of 2 in 1")),
             (told.into(), told.into())
         );
         let told = "the update of block (1, 2) in iteration 5 panicked: out of range";

@@ -22,7 +22,7 @@ use syncline_trace::note::fact;
 
 use crate::lanes::Real;
 use crate::plan::BlockPlan;
-use crate::streamed::Arrays;
+use crate::sweep::matrices::Arrays;
 use crate::sweep::{Settings, SweepPlan};
 
 /// What a sweep goes over.

@@ -75,7 +75,6 @@ pub mod plan;
 pub mod reference;
 mod run;
 mod semaphore;
-mod streamed;
 mod strip;
 mod sweep;
 mod team;
@@ -169,5 +168,6 @@ pub mod lanes {
 
 /// Where a sweep puts its result, and how an interrupted sweep is resumed.
 pub mod target {
-    pub use crate::streamed::{Leftovers, Pending, Resumption, Taken, Target};
+    pub use crate::run::start::{Resumption, Taken};
+    pub use crate::run::target::{Leftovers, Pending, Target};
 }

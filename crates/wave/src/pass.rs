@@ -27,7 +27,7 @@
 //! Members that have columns run one overlay. Consecutive members of a host are a *group*
 //! ([`groups`](crate::team::groups)): they share the panels and the final slabs, in memory of the
 //! host, so each row is read, and written, by one request. The members of a group read in turn,
-//! each checks and sums its own columns, and the last one writes. A write holds the rows out of all
+//! each checks and sums its columns ([`sums`](crate::team::sums)), and the last one writes. A write holds the rows out of all
 //! members of the group. Cells and what one engine passes on to the next are those of each member.
 //! These locations have data that travel, for each slot:
 //!
@@ -42,13 +42,15 @@
 //! | edge     | the write of a group                    | a task of the group that writes the     |
 //! |          |                                         | block                                   |
 //!
-//! All other passes of members are passes of one process.
+//! With what goes back travels the progress of the members after the cut: so the first member can
+//! show that of all. All other passes of members are passes of one process.
 
 pub(crate) mod buffers;
 #[cfg(test)]
 mod counters;
 mod data;
 mod panel;
+pub(crate) mod spent;
 mod stage;
 pub(crate) mod sums;
 
@@ -69,13 +71,13 @@ use self::data::{Outgoing, Writers};
 use self::panel::{GroupMemory, Panel, PanelKind};
 use self::stage::Stage;
 use crate::engine::{Bands, Crossing, Engine};
-use crate::engines::ordered::Part;
 use crate::monitor::Monitor;
+use crate::pass::spent::{Spent, timed};
 use crate::pass::sums::{PassSums, SlabSums};
 use crate::semaphore::Semaphore;
-use crate::streamed::team::all;
-use crate::streamed::{Spent, timed};
-use crate::team::columns::Columns;
+use crate::team::agree::all;
+use crate::team::columns::Members;
+use crate::team::sums::Units;
 use crate::{Error, Result};
 
 /// What a pass works on. It counts slabs from the first one that it reads.
@@ -102,13 +104,21 @@ pub(crate) struct Pass<'a> {
     pub(crate) expected: Option<&'a Expected<'a>>,
     /// The iterations before this pass.
     pub(crate) before: u64,
-    /// On a team whose members have columns of all slabs: those, and the number of this member.
-    pub(crate) team: Option<(&'a Columns, usize)>,
+    /// On a team whose members have columns of all slabs: these members.
+    pub(crate) team: Option<&'a Members>,
+    /// Returns the error of a field whose sums tell that it is damaged: in these slabs and columns.
+    pub(crate) damaged: Option<&'a Damaged<'a>>,
 }
 
 /// Returns an error if the sum of a unit, of which each field has the same number, is not that of
 /// the pass that wrote it: of the field, of the unit, and the sum.
 pub(crate) type Expected<'a> = dyn Fn(usize, usize, u64) -> Result<()> + Sync + 'a;
+
+/// Returns the error for a unit of a field that is damaged: of the field, its slabs and its columns.
+pub(crate) type Damaged<'a> = dyn Fn(usize, Range<usize>, Range<usize>) -> Error + Sync + 'a;
+
+/// The bytes of the progress that travels back at a cut: see [`Monitor::others_are`].
+const PROGRESS: usize = 16;
 
 /// What crosses the cuts of an engine: for each cut in the order of the direction and each slot,
 /// forward and back.
@@ -147,11 +157,13 @@ struct Places {
     /// For each member, each engine but the last and each slot, what it passes on.
     between: Vec<Vec<Vec<Location<Panel>>>>,
     readers: Vec<Location<IoQueue>>,
-    /// For each member, the sums of the arrays that are read, with the numbers of these.
-    sums: Vec<Vec<(usize, Location<SlabSums>)>>,
-    /// For each member, the sums of the fields that are written, and whether they are wanted.
-    is_summed: bool,
-    written: Vec<Location<Vec<SlabSums>>>,
+    /// The sums of the arrays that are read, with the numbers of these, and those of the fields
+    /// that are written, if they are wanted.
+    sums: Vec<(usize, Location<SlabSums>)>,
+    written: Option<Location<Vec<SlabSums>>>,
+    /// For each member that has columns, what it checks, and what it sums.
+    left: Vec<Location<Option<Units>>>,
+    given: Vec<Location<Option<Units>>>,
     /// For each member, of which one in each group writes.
     writers: Vec<Location<Writers>>,
     stages: Vec<StagePlaces>,
@@ -162,32 +174,32 @@ struct Places {
 impl Pass<'_> {
     /// Returns the numbers of the member and of all.
     fn ranks(&self) -> (usize, usize) {
-        self.team.map_or((0, 1), |(columns, rank)| (rank, columns.members()))
+        self.team.map_or((0, 1), |of| (of.rank, of.columns.members()))
     }
 
     /// Returns the number of groups of members, which share what comes in and the final slabs.
     fn groups(&self) -> usize {
-        self.team.map_or(1, |(columns, _)| columns.groups().count())
+        self.team.map_or(1, |of| of.groups.count())
     }
 
     /// Returns the group of a member.
     fn group_of(&self, member: usize) -> usize {
-        self.team.map_or(0, |(columns, _)| columns.groups().group(member))
+        self.team.map_or(0, |of| of.groups.group(member))
     }
 
     /// Returns the members of a group.
     fn members_of(&self, group: usize) -> Range<usize> {
-        self.team.map_or(0..1, |(columns, _)| columns.groups().members(group))
+        self.team.map_or(0..1, |of| of.groups.members(group))
     }
 
     /// Returns the member of a group that reads what comes in, in a slot.
     fn reader(&self, group: usize, slot: usize) -> usize {
-        self.team.map_or(0, |(columns, _)| columns.groups().reader(group, slot))
+        self.team.map_or(0, |of| of.groups.reader(group, slot))
     }
 
     /// Returns the member of a group that writes the final slabs: the last one.
     fn writer(&self, group: usize) -> usize {
-        self.team.map_or(0, |(columns, _)| columns.groups().writer(group))
+        self.team.map_or(0, |of| of.groups.writer(group))
     }
 
     /// Runs the pass, by engines that continue one another. Each has pieces of its number of
@@ -272,10 +284,10 @@ impl Pass<'_> {
         }
         done?;
         let rank = self.ranks().0;
-        let (writer, read) = (places.writers.swap_remove(rank), places.sums.swap_remove(rank));
-        let written = places.written.swap_remove(rank);
+        let writer = places.writers.swap_remove(rank);
         let between = places.between.swap_remove(rank);
-        drop((places, stages));
+        let Places { sums: read, written, left, given, .. } = places;
+        drop(stages);
         let Panels { incoming, finals } = panels;
         let panels = incoming.into_iter().chain(finals);
         let panels = panels.chain(between.into_iter().flatten().map(inner));
@@ -283,7 +295,9 @@ impl Pass<'_> {
         for (array, of_array) in read {
             sums.read[array] = Some(inner(of_array));
         }
-        sums.written = inner(written);
+        sums.written = written.map(inner).unwrap_or_default();
+        let own = |all: Vec<Location<_>>| all.into_iter().nth(rank).and_then(inner);
+        (sums.left, sums.given) = (own(left), own(given));
         inner(writer).finish()?;
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -302,7 +316,7 @@ impl Pass<'_> {
         let flight = first.engine.bands().flight;
         let most = first.engine.bands().most_slabs();
         // A member that is alone in its group has buffers of its own.
-        let alone = |group| self.team.is_none_or(|(columns, _)| columns.groups().is_alone(group));
+        let alone = |group| self.team.is_none_or(|of| of.groups.is_alone(group));
         let memory = memory.filter(|_| !alone(self.group()));
         let group = |slot: usize| {
             let incoming = self.panel((slot, most), memory)?;
@@ -341,8 +355,8 @@ impl Pass<'_> {
                 (0..flight).map(cells).collect()
             };
             let cut = |cut: usize| {
-                let bytes = stage.engine.crossing_bytes(cut);
-                [("forward", bytes[0]), ("back", bytes[1])].map(|(way, bytes)| {
+                let [forward, back] = stage.engine.crossing_bytes(cut);
+                [("forward", forward), ("back", back + PROGRESS)].map(|(way, bytes)| {
                     let name = |r| format!("values {way} at {cut} in {n}, {r}");
                     (0..flight).map(|r| Location::absent(name(r), bytes.max(1))).collect()
                 })
@@ -365,36 +379,33 @@ impl Pass<'_> {
         let stages = stages.iter().enumerate().map(of_stage).collect();
         let queue = || IoQueue::new(Method::Auto);
         let reader = |member| Location::new(format!("reader of {member}"), queue());
-        let is_summed = !sums.written.is_empty();
-        let (mut given, mut written) = (Some(sinks), Some(std::mem::take(&mut sums.written)));
+        let mut mine = Some(sinks);
         let writer = |member| {
-            let sinks = given.take_if(|_| member == rank).unwrap_or_default();
+            let sinks = mine.take_if(|_| member == rank).unwrap_or_default();
             Location::new(format!("writer of {member}"), Writers { sinks, queue: queue() })
         };
-        let sums_out = |member| {
-            let sums = written.take_if(|_| member == rank).unwrap_or_default();
-            Location::new(format!("sums of the fields of {member}"), sums)
+        let written = std::mem::take(&mut sums.written);
+        let written = Some(written).filter(|written| !written.is_empty());
+        let read = std::mem::replace(&mut sums.read, vec![None; self.sources.len()]);
+        let read = read.into_iter().enumerate().filter_map(|(array, sums)| Some((array, sums?)));
+        // All members have such sums, or none has.
+        let of_members = |units: &mut Option<Units>, what: &str| {
+            let wanted = if units.is_some() { members } else { 0 };
+            let mut own = |member| units.take_if(|_| member == rank);
+            let place = |member| Location::new(format!("sums {what} {member}"), own(member));
+            (0..wanted).map(place).collect()
         };
-        let mut read = std::mem::take(&mut sums.read);
-        let wanted = read.iter().enumerate().filter(|(_, sums)| sums.is_some());
-        let wanted: Vec<usize> = wanted.map(|(array, _)| array).collect();
-        let mut sums_of = |member: usize| {
-            let of_array = |&array: &usize| {
-                let own = read[array].take_if(|_| member == rank);
-                let sums = own.unwrap_or_else(|| SlabSums::new(1, 0));
-                (array, Location::new(format!("sums of array {array} of {member}"), sums))
-            };
-            wanted.iter().map(of_array).collect()
-        };
-        sums.read = vec![None; self.sources.len()];
         let places = Places {
             incoming,
             finals,
             between,
-            is_summed,
-            written: (0..members).map(sums_out).collect(),
+            written: written.map(|sums| Location::new("sums of the fields", sums)),
+            left: of_members(&mut sums.left, "that are left of"),
+            given: of_members(&mut sums.given, "of the fields of"),
             readers: (0..members).map(reader).collect(),
-            sums: (0..members).map(&mut sums_of).collect(),
+            sums: read
+                .map(|(n, sums)| (n, Location::new(format!("sums of array {n}"), sums)))
+                .collect(),
             writers: (0..members).map(writer).collect(),
             stages,
             edges,
@@ -410,7 +421,7 @@ impl Pass<'_> {
         (places, panels): (&Places, &'o Panels),
         (reads, writes): (bool, bool),
     ) -> Overlay<'o> {
-        let ((_, members), groups, mut overlay) = (self.ranks(), self.groups(), Overlay::new());
+        let (groups, mut overlay) = (self.groups(), Overlay::new());
         let (Some(first), Some(last)) = (stages.first(), stages.last()) else { return overlay };
         let flight = first.engine.bands().flight;
         let bands = last.engine.bands().count();
@@ -422,25 +433,29 @@ impl Pass<'_> {
                 let access = (panel.write(), queue.write());
                 let name = format!("read {r} of {group}");
                 let task = overlay.task(name, access, move |(_, queue), step| {
-                    self.read(
-                        &panels.incoming[r],
-                        queue,
-                        first.engine.bands().slabs_in(band_of(step)),
-                    )
+                    let slabs = first.engine.bands().slabs_in(band_of(step));
+                    self.read(&panels.incoming[r], queue, slabs)
                 });
                 self.put(&mut overlay, task, reader);
             }
-            for member in (0..members).filter(|_| reads) {
-                let panel = &places.incoming[self.group_of(member)][r];
-                for (array, sums) in &places.sums[member] {
-                    let (name, array) = (format!("check {array}, {r} of {member}"), *array);
-                    let access = (panel.read(), sums.write());
-                    let task = overlay.task(name, access, move |(_, sums), step| {
-                        let slabs = first.engine.bands().slabs_in(band_of(step));
-                        self.check(&panels.incoming[r], sums, array, slabs)
-                    });
-                    self.put(&mut overlay, task, member);
-                }
+            let incoming = move |step: &Step| first.engine.bands().slabs_in(band_of(step));
+            for (array, sums) in places.sums.iter().filter(|_| reads) {
+                let (name, array) = (format!("check {array}, {r}"), *array);
+                let access = (places.incoming[0][r].read(), sums.write());
+                overlay.task(name, access, move |(_, sums), step| {
+                    self.check(&panels.incoming[r], sums, array, incoming(step))
+                });
+            }
+            for (member, left) in places.left.iter().enumerate().filter(|_| reads) {
+                let access = (places.incoming[self.group_of(member)][r].read(), left.write());
+                let task = overlay.task(
+                    format!("check {r} of {member}"),
+                    access,
+                    move |(_, left), step| {
+                        self.check_columns(&panels.incoming[r], left, incoming(step))
+                    },
+                );
+                self.put(&mut overlay, task, member);
             }
             for n in 0..stages.len() {
                 self.stage_tasks(&mut overlay, stages, (places, panels), n, r);
@@ -452,11 +467,17 @@ impl Pass<'_> {
                 let band = band_of(step);
                 if band < bands { last.engine.bands().slabs_out(band) } else { 0..0 }
             };
-            for member in (0..members).filter(|_| places.is_summed) {
-                let access = (places.finals[member][r].read(), places.written[member].write());
-                let name = format!("sum {r} of {member}");
-                let task = overlay.task(name, access, move |(_, sums), step| {
+            if let Some(written) = &places.written {
+                let access = (places.finals[0][r].read(), written.write());
+                overlay.task(format!("sum {r}"), access, move |(_, sums), step| {
                     self.sum_out(&panels.finals[r], sums, outgoing, final_slabs(step))
+                });
+            }
+            for (member, given) in places.given.iter().enumerate() {
+                let access = (places.finals[member][r].read(), given.write());
+                let name = format!("sum {r} of {member}");
+                let task = overlay.task(name, access, move |(_, given), step| {
+                    self.sum_columns(&panels.finals[r], given, outgoing, final_slabs(step))
                 });
                 self.put(&mut overlay, task, member);
             }
@@ -511,8 +532,10 @@ impl Pass<'_> {
         let bands = stages[stages.len() - 1].engine.bands().count();
         let band_of = move |step: &Step| step.iteration() as usize * flight + r;
         let before = (r + flight - 1) % flight;
+        // Progress goes to the members of lower ranks.
+        let rightward = stage.engine.nth(0) == 0;
         for nth in 0..members {
-            let member = stage.member(nth);
+            let member = stage.engine.nth(nth);
             let (cells, above) = (&own.cells[member][r], &own.cells[member][before]);
             let (between, incoming) = (&places.between[member], self.group_of(member));
             let final_slabs = &places.finals[member][r];
@@ -550,8 +573,24 @@ impl Pass<'_> {
                             return Ok(());
                         }
                         let ([from_before, from_after], [to_before, to_after]) = crossed;
+                        let from_after =
+                            from_after.map(|back| back.split_at(back.len() - PROGRESS));
+                        let to_before = to_before.map(|back| {
+                            let values = back.len() - PROGRESS;
+                            back.split_at_mut(values)
+                        });
+                        let (from_after, others) = from_after.unzip();
+                        let (to_before, progress) = to_before.unzip();
+                        if let Some(others) = others.filter(|_| band > 0 && rightward) {
+                            self.monitor.others_are(progress_of(others));
+                        }
                         let crossing = Crossing { from_before, from_after, to_before, to_after };
                         stage.piece(out, panel, band, range, crossing)?;
+                        if let Some(progress) = progress {
+                            let known = [self.monitor.done(), self.monitor.bytes()];
+                            let known = known.map(u64::to_le_bytes);
+                            progress.copy_from_slice(known.as_flattened());
+                        }
                         for (&to, margin) in to.iter().zip(margins.iter_mut()) {
                             stage.give_margin(out, band, to, margin);
                         }
@@ -607,31 +646,10 @@ impl Pass<'_> {
     }
 }
 
-/// Returns the positions of the pieces of a walk, or of the part of a member: each has `piece`
-/// positions. The first one begins with all positions before the walk, and the last one ends with
-/// all after it. The last one of a part is longer instead of one that is shorter.
-pub(super) fn pieces(
-    walk: Range<isize>,
-    part: Option<(&Part, usize)>,
-    piece: usize,
-) -> Vec<(isize, isize)> {
-    let (start, end) = match part {
-        Some((part, member)) => part.positions(member),
-        None => (isize::MIN / 2, isize::MAX / 2),
-    };
-    let inside = start.max(walk.start)..end.min(walk.end);
-    let count = match part {
-        Some(_) => inside.len() / piece,
-        None => inside.len().div_ceil(piece),
-    };
-    let cut = |c: usize| inside.start + (c * piece) as isize;
-    let count = count.max(1);
-    (0..count)
-        .map(|c| {
-            let start = if c == 0 { start } else { cut(c) };
-            (start, if c + 1 == count { end } else { cut(c + 1) })
-        })
-        .collect()
+/// Returns the progress in a message.
+fn progress_of(message: &[u8]) -> [u64; 2] {
+    let mut numbers = message.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)]
 }
 
 /// Returns the value of a location of a pass that has ended.

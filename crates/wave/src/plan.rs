@@ -8,7 +8,7 @@
 mod model;
 
 pub use crate::run::plan::ArrayPlan;
-pub use crate::streamed::StreamPlan;
+pub use crate::strip::plan::StreamPlan;
 pub use crate::sweep::SweepPlan;
 
 use std::time::Duration;

@@ -14,6 +14,7 @@ mod begin;
 pub(crate) mod computation;
 pub(crate) mod fields;
 pub(crate) mod keep;
+pub(crate) mod machine;
 pub(crate) mod plan;
 pub(crate) mod scheme;
 pub(crate) mod start;
@@ -22,6 +23,7 @@ pub(crate) mod target;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -30,17 +32,20 @@ use syncline_kernel::rule::three;
 use syncline_store::array::Array;
 use syncline_store::generation::Made;
 
-use crate::Result;
 use crate::monitor::Monitor;
 use crate::pass::Expected;
 use crate::pass::buffers::Buffers;
+use crate::pass::spent::Spent;
 use crate::pass::sums::{PassSums, SlabSums, unit_of};
 use crate::run::fields::{Fields, Input, Output, again, cloned};
-use crate::run::scheme::{Extent, OwnColumns, Scheme};
-use crate::streamed::Spent;
-use crate::streamed::team::all;
+use crate::run::scheme::{Extent, Scheme};
 use crate::sweep::{Settings, SweepPlan, SweepReport, Times};
+use crate::team::agree::all;
+use crate::team::columns::Members;
+use crate::team::groups::Groups;
 use crate::team::share::Share;
+use crate::team::sums::{Between, Units};
+use crate::{Error, Result};
 
 /// A run.
 pub(crate) struct Run<'a> {
@@ -52,7 +57,8 @@ pub(crate) struct Run<'a> {
     pub(crate) npy: bool,
     /// The slabs that this process computes.
     pub(crate) share: Share,
-    pub(crate) columns: OwnColumns,
+    /// The groups of a team whose members run the passes together, and the number of this one.
+    pub(crate) team: Option<(Groups, usize)>,
     /// What its passes have in common.
     pub(crate) buffers: Buffers,
 }
@@ -62,6 +68,29 @@ struct Part {
     /// Those that come in, and those whose final values are wanted.
     read: Range<usize>,
     wanted: Range<usize>,
+}
+
+/// A pass that comes.
+#[derive(Clone, Copy)]
+struct Coming {
+    /// The iterations and the passes before it.
+    before: u64,
+    passes: u64,
+    /// Its own iterations. Without any it copies.
+    levels: usize,
+    /// Whether it reads the inputs, and whether it writes over the fields that it reads.
+    first: bool,
+    in_place: bool,
+}
+
+/// A pass that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended {
+    /// The iterations before it.
+    pub(crate) before: u64,
+    /// Its own iterations, and those of the next pass, if one follows.
+    pub(crate) levels: usize,
+    pub(crate) next: Option<usize>,
 }
 
 /// What has been done so far.
@@ -82,15 +111,19 @@ pub(crate) trait Together {
     /// Returns this member, if the members run the passes together.
     fn member(&mut self) -> Option<&mut Member>;
 
-    /// Is called after each pass, with its greatest changes or error, the number of iterations
-    /// before it, the fields (first those that it has written) and its sums. Returns the changes or
-    /// the error of all members, which have what their next pass needs by then.
+    /// Returns the number of tasks that a monitor counts, of which `own` are those of this process.
+    fn tasks(&mut self, own: u64) -> Result<u64>;
+
+    /// Is called after each pass, with its greatest changes or error, the fields (first those that
+    /// it has written) and its sums. Returns the changes or the error of all members, which have
+    /// what their next pass needs by then: in place of the sums that a member has given, those of
+    /// what it reads.
     fn agree(
         &mut self,
         changes: Result<Vec<f64>>,
-        before: u64,
+        pass: Ended,
         fields: &mut [Fields],
-        sums: &PassSums,
+        sums: &mut PassSums,
     ) -> Result<Vec<f64>>;
 }
 
@@ -102,12 +135,16 @@ impl Together for Alone {
         None
     }
 
+    fn tasks(&mut self, own: u64) -> Result<u64> {
+        Ok(own)
+    }
+
     fn agree(
         &mut self,
         changes: Result<Vec<f64>>,
-        _: u64,
+        _: Ended,
         _: &mut [Fields],
-        _: &PassSums,
+        _: &mut PassSums,
     ) -> Result<Vec<f64>> {
         changes
     }
@@ -159,9 +196,11 @@ impl Run<'_> {
         let in_place = in_memory && self.scheme.in_place() && !keeps;
         monitor.passes_are(self.scheme.plan().passes(), resumed, *iterations);
         match self.scheme.has_points() {
-            true => monitor.begin(self.tasks(resumed)),
+            true => monitor.begin(team.tasks(self.tasks(resumed))?),
             false => done.without_points(*iterations, *tolerance),
         }
+        // What the members with columns know of the fields that the next pass reads.
+        let mut given: Option<Units> = None;
         while done.iterations < *iterations && done.converged.is_none() {
             let levels = self.levels(done.iterations);
             let first = match output {
@@ -174,35 +213,51 @@ impl Run<'_> {
                 Output::Generations(generations) => {
                     generations.progress().map(|last| last.panel_rows as usize)
                 }
-                Output::Shared(_) => Some(self.unit()),
+                Output::Shared(_) if self.team.is_none() => Some(self.unit()),
                 _ => None,
             });
-            let sums = |wanted: &[usize], levels: usize| PassSums {
-                slabs: self.part(levels).read,
-                read: self.sums_of(wanted, units.flatten()),
-                written: if is_checked { self.new_sums() } else { Vec::new() },
+            let (before, passes) = (done.iterations, done.passes);
+            let next = before + (levels as u64);
+            let next = (next < *iterations).then(|| self.levels(next));
+            let sums = |wanted: &[usize], levels: usize, next: Option<usize>| {
+                let left = given.as_ref().map(|given| self.left(given, levels)).transpose()?;
+                let given = next.filter(|_| is_checked).map(|next| self.given(levels, next));
+                let of_slabs = is_checked && self.team.is_none();
+                Ok::<_, Error>(PassSums {
+                    slabs: self.part(levels).read,
+                    read: self.sums_of(wanted, units.flatten()),
+                    written: if of_slabs { self.new_sums() } else { Vec::new() },
+                    left: left.flatten(),
+                    given: given.transpose()?.flatten(),
+                })
             };
-            let before = done.iterations;
-            let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] }, levels);
-            let how = (first, in_place);
-            let mut pass = |sets: &mut Vec<Fields>, ready, levels, of_pass: &mut PassSums| {
+            let wanted = if done.passes == 0 { wanted } else { &[] };
+            let mut pass = |sets: &mut Vec<Fields>, ready: Result<()>, levels, next, wanted| {
                 let expected = expected_of(output).filter(|_| !first);
-                let what = (spent, &mut *of_pass, expected.as_deref());
-                let norms = self.pass(ready, sets, how, (before, levels), what, team.member());
-                team.agree(norms, before, sets, of_pass)
+                let sums = ready.and_then(|()| sums(wanted, levels, next));
+                let (ready, mut of_pass) = match sums {
+                    Ok(sums) => (Ok(()), sums),
+                    Err(error) => (Err(error), PassSums::default()),
+                };
+                let coming = Coming { before, passes, levels, first, in_place };
+                let what = (spent, &mut of_pass, expected.as_deref());
+                let norms = self.pass(ready, sets, coming, what, team.member());
+                let norms =
+                    team.agree(norms, Ended { before, levels, next }, sets, &mut of_pass)?;
+                Ok::<_, Error>((norms, of_pass))
             };
-            let norms = pass(&mut sets, ready, levels, &mut of_pass)?;
+            let (norms, mut of_pass) = pass(&mut sets, ready, levels, next, wanted)?;
             done.take(levels as u64, norms, *tolerance, self.scheme.directions());
             if let Some(at) = done.converged
                 && keeps
                 && at + 1 < done.iterations
             {
                 let enough = (at + 1 - before) as usize;
-                let mut again = sums(&[], enough);
-                pass(&mut sets, Ok(()), enough, &mut again)?;
+                let (_, again) = pass(&mut sets, Ok(()), enough, None, &[])?;
                 of_pass.written = again.written;
                 done.take_back(at + 1);
             }
+            given = of_pass.given.take();
             after(output, &done, of_pass)?;
             let kept = matches!(output, Output::Generations(_)).then_some(done.iterations);
             monitor.pass_is_over(kept);
@@ -321,7 +376,7 @@ impl Run<'_> {
             let full = levels as u64 == depth;
             let of_pass = known
                 .filter(|_| full)
-                .unwrap_or_else(|| self.scheme.tasks(&self.extent(levels, done), &self.columns));
+                .unwrap_or_else(|| self.scheme.tasks(&self.extent(levels, done)));
             known = if full { Some(of_pass) } else { known };
             // Passes of the same depth have the same tasks.
             let alike = self.scheme.directions() == 1;
@@ -334,6 +389,30 @@ impl Run<'_> {
 
     fn dims(&self) -> [usize; 3] {
         three(self.inputs[0].dims())
+    }
+
+    /// Returns the members that run a pass of this many levels together.
+    fn members(&self, levels: usize) -> Option<Members> {
+        let ((groups, rank), columns) = self.team.as_ref().zip(self.scheme.columns(levels))?;
+        Some(Members { columns, groups: groups.clone(), rank: *rank })
+    }
+
+    /// Returns the sums for what this member writes in a pass of some levels, which one of `next`
+    /// levels reads.
+    fn given(&self, levels: usize, next: usize) -> Result<Option<Units>> {
+        let (Some(writers), Some(readers)) = (self.members(levels), self.members(next)) else {
+            return Ok(None);
+        };
+        let fields = self.inputs[..self.scheme.fields()].iter().map(Input::element);
+        let (fields, slabs) = (fields.collect::<Vec<_>>(), self.dims()[0]);
+        let between = Between::new(slabs, &fields, &writers.columns, &*readers.columns);
+        Ok(Some(Arc::new(between).of_writer(writers.rank)?))
+    }
+
+    /// Returns the sums of what this member reads whole in a pass of some levels.
+    fn left(&self, given: &Units, levels: usize) -> Result<Option<Units>> {
+        let members = self.members(levels);
+        members.map(|members| given.narrowed(&*members.columns)).transpose()
     }
 
     /// Returns the slabs of a pass of this many levels.
@@ -374,7 +453,8 @@ impl Run<'_> {
         };
         let sets = [Fields::Files(files), Fields::Memory(fields)];
         let what = (spent, &mut PassSums::default(), None);
-        self.pass(ready, &sets, (false, false), (0, 0), what, me).map(drop)
+        let coming = Coming { before: 0, passes: 0, levels: 0, first: false, in_place: false };
+        self.pass(ready, &sets, coming, what, me).map(drop)
     }
 
     /// Runs one pass into the first set, if it is ready; returns the greatest changes. A pass
@@ -383,13 +463,12 @@ impl Run<'_> {
         &self,
         ready: Result<()>,
         sets: &[Fields],
-        how: (bool, bool),
-        iterations: (u64, usize),
+        coming: Coming,
         what: (&Spent, &mut PassSums, Option<&Expected<'_>>),
         mut me: Option<&mut Member>,
     ) -> Result<Vec<f64>> {
         let mut begun = false;
-        let runs = |()| self.begin(sets, how, iterations, what, (me.as_deref_mut(), &mut begun));
+        let runs = |()| self.begin(sets, coming, what, (me.as_deref_mut(), &mut begun));
         match (ready.and_then(runs), me) {
             // The others hear of an error in their pass.
             (Err(error), Some(me)) if !begun => all(me, Err(error)),

@@ -15,6 +15,7 @@
 pub(crate) mod cut;
 pub(crate) mod ghosts;
 pub(crate) mod pack;
+pub(crate) mod plan;
 pub(crate) mod tile;
 
 #[cfg(test)]

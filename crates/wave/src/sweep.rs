@@ -19,12 +19,15 @@ use syncline_store::{
     generation::{Identity, Made},
 };
 
+use self::matrices::{Arrays, streamable};
 use crate::block::{Blockwise, Points};
 use crate::block_kernel::Whole;
 use crate::compiled::Executors;
 use crate::lanes::{Lanes, Real};
 use crate::plan::{ArrayPlan, BlockPlan, Question};
-use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
+use crate::run::start::{Resumption, Taken};
+use crate::run::target::{Pending, Target};
+use crate::strip::plan::StreamPlan;
 use crate::{Error, PointKernel, Result, blocked, monitor::Monitor};
 
 /// The order in which blocks are updated.
@@ -322,7 +325,7 @@ impl<E: Real> Executors<E> for Settings {
         arrays: &Arrays<'_, E>,
         result: &Matrix<E>,
     ) -> Result<SweepPlan> {
-        if !streamed::streamable(self, arrays, Some(result)) {
+        if !streamable(self, arrays, Some(result)) {
             let points = Points::new(kernel, self.lanes)?;
             return Ok(SweepPlan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
         }
@@ -338,7 +341,7 @@ impl<E: Real> Executors<E> for Settings {
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)> {
-        if !streamed::streamable(self, arrays, Some(&result)) {
+        if !streamable(self, arrays, Some(&result)) {
             return self.run_in_blocks(&Points::new(&*kernel, self.lanes)?, arrays, result);
         }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
@@ -377,7 +380,7 @@ impl<E: Real> Executors<E> for Settings {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(None)?;
-        if !streamed::streamable(self, arrays, None) {
+        if !streamable(self, arrays, None) {
             let why = "only a streamed sweep can resume after a crash; run this one with `run`";
             return Err(Error::NotStreamed {
                 name: "a sweep in blocks".to_owned(),
@@ -389,24 +392,24 @@ impl<E: Real> Executors<E> for Settings {
 
     fn run_on(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         target: &Target,
         me: &mut Member,
     ) -> Result<SweepReport> {
-        let checked = self.check_for_team(kernel, arrays, None);
-        streamed::on_team(self, kernel, arrays, target, checked, me)
+        let checked = self.check_for_team(&*kernel, arrays, None);
+        team::run(self, &kernel.into(), arrays, target, checked, me)
     }
 
     fn gather_on(
         &self,
-        kernel: &dyn Kernel<E>,
+        kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
         me: &mut Member,
     ) -> Result<(Matrix<E>, SweepReport)> {
-        let checked = self.check_for_team(kernel, arrays, Some(&result));
-        streamed::gather_on_team(self, kernel, arrays, result, checked, me)
+        let checked = self.check_for_team(&*kernel, arrays, Some(&result));
+        team::gather(self, &kernel.into(), arrays, result, checked, me)
     }
 
     fn identity(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {
@@ -646,7 +649,7 @@ impl<K> Sweep<K> {
     /// # Errors
     /// See [`Error`]. [`Error::Taken`] if the name is taken. [`Error::Leftovers`] if an interrupted
     /// run has left files, and either the target does not say what to do with them, or it says
-    /// [`Leftovers::Resume`](crate::streamed::Leftovers) and they belong to another computation.
+    /// [`Leftovers::Resume`](crate::target::Leftovers) and they belong to another computation.
     /// [`Error::NotStreamed`] for a sweep that only the blocked executor can run. Data that an
     /// earlier pass has written stays.
     ///

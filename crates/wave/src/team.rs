@@ -1,4 +1,4 @@
-//! Rules on a team.
+//! Sweeps on a team.
 //!
 //! # Contract
 //! All members call [`OnTeam::run`] or [`OnTeam::gather`] with the same sweep. The result has the
@@ -11,22 +11,25 @@
 //!         ──> pass of member 2 ──┘           └─> pass of member 2 ──┘
 //! ```
 //!
-//! | rules    | a member has               | within a pass                                       |
-//! |----------|----------------------------|-----------------------------------------------------|
-//! | explicit | slabs ([`share`])          | nothing travels: members compute beyond their share |
-//! | ordered  | columns ([`columns`])      | the values at the cuts travel, band by band: see    |
-//! |          |                            | [`cut`](crate::engines::ordered)                    |
+//! | kernels        | a member has               | within a pass                                 |
+//! |----------------|----------------------------|-----------------------------------------------|
+//! | explicit rules | slabs ([`share`])          | nothing travels: members compute beyond their |
+//! |                |                            | share                                         |
+//! | ordered rules  | columns ([`columns`])      | the values at the cuts travel, band by band:  |
+//! |                |                            | see [`cut`](crate::engines::ordered)          |
+//! | strips         | columns, of each pass      | as of ordered rules: see                      |
+//! |                |                            | [`cut`](crate::strip::cut)                    |
 //!
 //! | the result is  | exchange                                                                |
 //! |----------------|-------------------------------------------------------------------------|
-//! | in files       | all sync their bytes; the next pass reads those of others in the files. |
-//! |                | Slabs are compared with the sums of those that wrote them, columns with |
-//! |                | the sums of the member that wrote them and reads them again             |
+//! | in files       | all sync their bytes; the next pass reads those of others in the files, |
+//! |                | and compares them with the sums of those that wrote them: slabs at the  |
+//! |                | end of the pass ([`files`]), columns as they are read ([`sums`])        |
 //! | in memory      | neighbours send what the next pass needs ([`exchange`]); at the end     |
 //! |                | every member gets all                                                   |
 //!
-//! In both cases they also exchange the greatest changes, if there is a tolerance. An error of one
-//! member is an error of all, with the rank and the cause.
+//! In both cases they also exchange the greatest changes, if there is a tolerance, and how far they
+//! are. An error of one member is an error of all, with the rank and the cause.
 //!
 //! # Costs
 //! Those of [`share`] or of the cuts, and of [`exchange`]; per pass some gathers of a word.
@@ -37,80 +40,92 @@
 //! [`share`]: crate::team::share
 //! [`columns`]: crate::team::columns
 
+pub(crate) mod agree;
 pub(crate) mod columns;
 mod exchange;
 mod files;
 pub(crate) mod groups;
-mod plan;
+pub(crate) mod kernel;
+pub(crate) mod plan;
+mod same;
 pub(crate) mod share;
+pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_kernel::rule::greater;
-use syncline_kernel::rule::plain::plain;
 use syncline_kernel::rule::three;
-use syncline_store::ElementType;
-use syncline_store::array::{Array, ArrayFile, Half};
-use syncline_store::checksum::Checksum;
+use syncline_store::Layout;
+use syncline_store::array::{Array, ArrayFile};
 use syncline_store::generation::Identity;
 use syncline_store::shared::InputView;
 
+use self::agree::{all, begin, check_views};
+use self::columns::{Columns, LeaningColumns};
 use self::exchange::{Region, exchange};
 use self::files::{Begun, Set, Written};
+use self::groups::Groups;
+use self::kernel::Computes;
+use self::same::{of_settings, same};
+use self::share::Share;
+use crate::facts::{self, Data};
 use crate::monitor::Monitor;
 use crate::pass::buffers::Buffers;
+use crate::pass::spent::Spent;
 use crate::pass::sums::PassSums;
 use crate::run::computation::Computation;
 use crate::run::fields::{Fields, Input, Output, again, failed};
-use crate::run::plan::ArrayPlan;
 use crate::run::scheme::{BySlabs, Scheme};
-use crate::run::{Done, Run, Together};
-use crate::streamed::team::{all, begin, check_views, of_settings, same};
-use crate::streamed::{Spent, Target};
-use crate::sweep::{Settings, SweepReport};
-use crate::team::columns::Columns;
-use crate::team::groups::Groups;
-use crate::team::share::Share;
-use crate::{Described, Error, Result};
-
-/// The length of the small arrays by which kernels are compared, along each axis.
-const SIDE: usize = 8;
+use crate::run::target::Target;
+use crate::run::{Done, Ended, Run, Together};
+use crate::sweep::{Settings, SweepPlan, SweepReport};
+use crate::{Error, Result};
 
 /// A sweep on a team.
+#[derive(Clone, Copy)]
 pub(crate) struct OnTeam<'a> {
-    pub(crate) kernel: &'a Described,
+    pub(crate) kernel: Computes<'a>,
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
+}
+
+/// What each member has of the fields.
+enum Division {
+    /// These slabs of each member.
+    Slabs(Vec<Range<usize>>),
+    Columns(Arc<LeaningColumns>),
+    /// The columns of the cuts of strips.
+    Strips,
 }
 
 /// What all members have agreed on before anything is written.
 struct Agreed {
     begun: Instant,
     identity: Identity,
-    plan: ArrayPlan,
-    /// The slabs of all members, of an explicit rule.
-    own: Vec<Range<usize>>,
+    plan: SweepPlan,
+    division: Division,
     share: Share,
-    /// The columns of all members, of an ordered rule, and the number of this one.
-    columns: Option<(Columns, usize)>,
+    groups: Groups,
+    /// Whether results on file are `.npy` files, not the elements only.
+    npy: bool,
     /// Whether the passes run in memory.
     in_memory: bool,
 }
 
-/// What a pass has done: its greatest changes or its error, the number of iterations before it, the
-/// fields (first those that it has written) and its sums.
+/// What a pass has done: its greatest changes or its error, the fields (first those that it has
+/// written) and its sums.
 struct Passed<'p> {
     changes: Result<Vec<f64>>,
-    before: u64,
+    pass: Ended,
     fields: &'p mut [Fields],
-    sums: &'p PassSums,
+    sums: &'p mut PassSums,
 }
 
 /// Is called by all members after each pass. Returns the greatest changes in the slabs of this
@@ -130,11 +145,11 @@ impl OnTeam<'_> {
         me: &mut Member,
     ) -> Result<SweepReport> {
         let mut agreed = self.agree(Some(target), checked, me)?;
-        let passes = if agreed.in_memory { 1 } else { agreed.plan.passes };
+        let passes = if agreed.in_memory { 1 } else { agreed.plan.passes() };
         // The first member decides about the names, and creates the files.
         let begun = (me.rank() == 0).then(|| {
-            let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
-            let (fields, directions) = (rule.fields, rule.directions.len());
+            let (inputs, settings) = (self.inputs, self.settings);
+            let (fields, directions) = (self.kernel.fields(), self.kernel.directions());
             let what = Computation { fields, directions, inputs, settings, target };
             Begun::new(&what, passes, &me.place())
         });
@@ -145,7 +160,9 @@ impl OnTeam<'_> {
         let (mut sets, block) = all(me, opened)?;
         agreed.share.block = me.gather(block)?.into_iter().max().unwrap_or(1);
         // The names are of no more use when the headers have replaced the tokens.
-        let headers = begun.as_ref().map_or(Ok(()), |_| files::write_headers(self.inputs, &sets));
+        let npy = agreed.npy;
+        let write = |_| files::write_headers(self.inputs, npy, &sets);
+        let headers = begun.as_ref().map_or(Ok(()), write);
         all(me, headers)?;
         let (report, sums) = match agreed.in_memory {
             true => (self.by_memory(&agreed, &sets[0], me)?, None),
@@ -154,7 +171,7 @@ impl OnTeam<'_> {
         let share = Share { unit: Some(self.unit(me.size())), ..agreed.share };
         let sums = match sums {
             Some(sums) => sums,
-            None => files::sums(self.inputs, &sets[0], &share, &self.settings.monitor, me)?,
+            None => files::sums(self.inputs, (&sets[0], npy), &share, &self.settings.monitor, me)?,
         };
         let dims = self.inputs[0].dims().to_vec();
         let committed = begun.map_or(Ok(()), |begun| {
@@ -174,7 +191,7 @@ impl OnTeam<'_> {
     ) -> Result<(SweepReport, Option<Vec<u64>>)> {
         let (mut output, mut written) = (Output::Shared(std::mem::take(sets)), Written::default());
         let report = self.passes(agreed, &mut output, me, &mut |me, passed| {
-            let Passed { changes, before, fields, sums } = passed;
+            let Passed { changes, pass: Ended { before, .. }, fields, sums } = passed;
             let outcome = changes.and_then(|changes| {
                 written.check(before, sums, &agreed.share)?;
                 files::sync(fields)?;
@@ -182,14 +199,22 @@ impl OnTeam<'_> {
                 Ok(changes)
             });
             let changes = all(me, outcome)?;
-            let own = agreed.columns.is_none().then_some(&agreed.own[..]);
-            written.exchange(before, fields, sums, (own, &agreed.share), me)?;
+            match &agreed.division {
+                Division::Slabs(own) => {
+                    written.exchange(before, fields, sums, (own, &agreed.share), me)?;
+                }
+                _ => {
+                    let read = sums.given.take().map(|given| given.exchange(me)).transpose();
+                    sums.given = all(me, read)?;
+                }
+            }
             Ok((changes, 0))
         })?;
         if let Output::Shared(all) = output {
             *sets = all;
         }
-        Ok((report, agreed.columns.is_none().then(|| written.sums())))
+        let of_slabs = matches!(agreed.division, Division::Slabs(_));
+        Ok((report, of_slabs.then(|| written.sums())))
     }
 
     /// Runs the sweep in memory, over the parts of the arrays that this member reads, and writes
@@ -198,7 +223,9 @@ impl OnTeam<'_> {
         let parts = self.inputs.iter().map(|input| match input {
             Input::Memory(_) => Ok(None),
             Input::File(file) => {
-                load(file, &self.needs(agreed, me.rank()), &self.settings.monitor).map(Some)
+                let first = agreed.plan.depth().min(self.settings.iterations);
+                let needs = self.needs(agreed, me.rank(), Some(first as usize));
+                load(file, &needs, &self.settings.monitor).map(Some)
             }
         });
         let parts = all(me, parts.collect::<Result<Vec<_>>>())?;
@@ -206,9 +233,9 @@ impl OnTeam<'_> {
         let inputs: Vec<Input<'_>> =
             inputs.map(|(input, part)| part.as_ref().map_or(*input, Input::Memory)).collect();
         let team = OnTeam { inputs: &inputs, ..*self };
-        let (fields, report) = team.in_parts(agreed, me)?;
+        let (fields, report) = team.in_parts(agreed, Vec::new(), me)?;
         let (run, spent) = (team.run_of(agreed, me.rank()), Spent::default());
-        let together = agreed.columns.is_some();
+        let together = !matches!(agreed.division, Division::Slabs(_));
         let wrote = run.copy_to(again(set), fields, &spent, Some(&mut *me).filter(|_| together));
         let synced = wrote.and_then(|()| {
             files::sync(&[again(set).map(Fields::Files)?])?;
@@ -219,39 +246,53 @@ impl OnTeam<'_> {
     }
 
     /// Runs the sweep into fields in the memory of each member: every member gets all of them.
-    /// `checked` is what this member has found wrong with its arguments.
+    /// `checked` is what this member has found wrong with its arguments, and `given` are arrays for
+    /// the fields, if there are any.
     ///
     /// # Collective
     /// All members call it.
     pub(crate) fn gather(
         &self,
+        given: Vec<Array>,
         checked: Result<()>,
         me: &mut Member,
     ) -> Result<(Vec<Array>, SweepReport)> {
         let agreed = self.agree(None, checked, me)?;
-        self.gather_as(&agreed, me)
+        self.gather_as(&agreed, given, me)
     }
 
     /// Runs the sweep as agreed into fields in the memory of each member.
-    fn gather_as(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
-        let (mut fields, mut report) = self.in_parts(agreed, me)?;
-        let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
+    fn gather_as(
+        &self,
+        agreed: &Agreed,
+        given: Vec<Array>,
+        me: &mut Member,
+    ) -> Result<(Vec<Array>, SweepReport)> {
+        let (mut fields, mut report) = self.in_parts(agreed, given, me)?;
+        let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member, 0)).collect();
         let bytes = exchange(me, &mut fields, &own, &|_| self.all())?;
         report.bytes_exchanged += me.gather(bytes)?.into_iter().sum::<u64>();
         Ok((fields, report))
     }
 
-    /// Runs the sweep in memory; each member has its own part of the result.
-    fn in_parts(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
-        let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
-        let needs = |member| self.needs(agreed, member);
-        let mut output = Output::Memory(Vec::new());
+    /// Runs the sweep in memory, in the `given` arrays if there are any; each member has its own part
+    /// of the result.
+    fn in_parts(
+        &self,
+        agreed: &Agreed,
+        given: Vec<Array>,
+        me: &mut Member,
+    ) -> Result<(Vec<Array>, SweepReport)> {
+        let mut output = Output::Memory(given);
         let report = self.passes(agreed, &mut output, me, &mut |me, passed| {
             let changes = all(me, passed.changes)?;
             let Some(Fields::Memory(fields)) = passed.fields.first_mut() else {
                 unreachable!("the pass has written fields in memory")
             };
-            let bytes = exchange(me, fields, &own, &needs)?;
+            let Ended { levels, next, .. } = passed.pass;
+            let own: Vec<Region> =
+                (0..me.size()).map(|member| self.has(agreed, member, levels)).collect();
+            let bytes = exchange(me, fields, &own, &|member| self.needs(agreed, member, next))?;
             Ok((changes, bytes))
         })?;
         match output {
@@ -263,49 +304,81 @@ impl OnTeam<'_> {
     /// Returns the part of all fields.
     fn all(&self) -> Region {
         let [slabs, rows, cols] = three(self.inputs[0].dims());
-        Region { slabs: 0..slabs, cols: vec![0..cols; rows] }
+        Region { slabs: 0..slabs, rows, cols: vec![0..cols; rows] }
     }
 
-    /// Returns the part of the fields that a member computes.
-    fn has(&self, agreed: &Agreed, member: usize) -> Region {
-        match &agreed.columns {
-            Some((columns, _)) => {
-                let cols = (0..columns.rows()).map(|row| columns.own(member, row));
-                Region { cols: cols.collect(), ..self.all() }
+    /// Returns the part of the fields that a member computes in a pass of some levels, or, without
+    /// levels, what it has at the end.
+    fn has(&self, agreed: &Agreed, member: usize, levels: usize) -> Region {
+        let all = self.all();
+        let places = |slabs: usize| (0..slabs * all.rows).map(|at| (at / all.rows, at % all.rows));
+        match &agreed.division {
+            Division::Slabs(own) => Region { slabs: own[member].clone(), ..all },
+            Division::Columns(columns) => {
+                let cols = places(1).map(|(slab, row)| columns.own(member, slab, row));
+                Region { cols: cols.collect(), ..all }
             }
-            None => Region { slabs: agreed.own[member].clone(), ..self.all() },
+            Division::Strips => {
+                let scheme = self.scheme(agreed, member);
+                let Some(columns) = scheme.columns(levels) else { return all };
+                let cols = places(all.slabs.end).map(|(slab, row)| columns.own(member, slab, row));
+                Region { cols: cols.collect(), ..all }
+            }
         }
     }
 
-    /// Returns the part of the fields that a member reads in a pass.
-    fn needs(&self, agreed: &Agreed, member: usize) -> Region {
-        match &agreed.columns {
-            Some((columns, _)) => {
-                let cols = (0..columns.rows()).map(|row| columns.read(member, row));
-                Region { cols: cols.collect(), ..self.all() }
-            }
-            None => {
-                let slabs = self.run_of(agreed, member).slabs(agreed.plan.depth as usize);
+    /// Returns the part of the fields that a member reads in the next pass, of some levels; without
+    /// a next pass, what it has at the end.
+    fn needs(&self, agreed: &Agreed, member: usize, next: Option<usize>) -> Region {
+        match (&agreed.division, next) {
+            (_, None) => self.has(agreed, member, 0),
+            (Division::Slabs(_), _) => {
+                let slabs = self.run_of(agreed, member).slabs(agreed.plan.depth() as usize);
                 Region { slabs, ..self.all() }
             }
+            (_, Some(levels)) => {
+                let Some(columns) = self.scheme(agreed, member).columns(levels) else {
+                    return self.all();
+                };
+                let all = self.all();
+                let cols = (0..all.rows).map(|row| columns.read(member, row));
+                Region { cols: cols.collect(), ..all }
+            }
         }
     }
 
-    fn scheme(&self, agreed: &Agreed) -> Box<dyn Scheme + '_> {
-        let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
-        Box::new(BySlabs { rule, plan: agreed.plan, lanes })
+    /// Returns what computes in a member.
+    fn scheme(&self, agreed: &Agreed, member: usize) -> Box<dyn Scheme + '_> {
+        match (self.kernel, agreed.plan) {
+            (Computes::Rule(described), SweepPlan::Arrays(plan)) => {
+                let (rule, lanes) = (described.rule(), self.settings.lanes);
+                let team = match &agreed.division {
+                    Division::Columns(columns) => Some((Arc::clone(columns), member)),
+                    _ => None,
+                };
+                Box::new(BySlabs { rule, plan, lanes, team })
+            }
+            (Computes::Strips(kernel), SweepPlan::Streamed(plan)) => {
+                let team = Some((agreed.groups.members_in_all(), member));
+                kernel.scheme(plan, self.inputs[0].shape(), team)
+            }
+            _ => unreachable!("the plan is that of the kernel"),
+        }
     }
 
     /// Returns the run of a member.
     fn run_of<'r>(&'r self, agreed: &Agreed, member: usize) -> Run<'r> {
-        let own = agreed.own.get(member).unwrap_or(&agreed.share.own).clone();
+        let (own, team) = match &agreed.division {
+            Division::Slabs(own) => (own[member].clone(), None),
+            _ => (agreed.share.own.clone(), Some((agreed.groups.clone(), member))),
+        };
         Run {
-            scheme: self.scheme(agreed),
+            scheme: self.scheme(agreed, member),
             inputs: self.inputs,
             settings: self.settings,
-            npy: true,
+            npy: agreed.npy,
             share: Share { own, ..agreed.share.clone() },
-            columns: agreed.columns.clone(),
+            team,
             buffers: Buffers::default(),
         }
     }
@@ -319,7 +392,9 @@ impl OnTeam<'_> {
         meet: &mut Meet<'_>,
     ) -> Result<SweepReport> {
         let run = self.run_of(agreed, me.rank());
-        let mut meeting = Meeting { me, meet, received: 0, columns: agreed.columns.is_some() };
+        let columns = run.team.is_some();
+        let mut meeting =
+            Meeting { me, meet, monitor: &self.settings.monitor, received: 0, columns };
         let spent = Spent::default();
         let after = &mut |_: &mut Output, _: &Done, _| Ok(());
         let done = run.passes(output, Done::default(), &spent, &[], (after, &mut meeting))?;
@@ -352,27 +427,48 @@ impl OnTeam<'_> {
         let identity = Identity { inputs, ..Identity::default() };
         let in_memory = me.gather(target.is_none_or(|target| target.in_memory).into())?;
         let in_memory = in_memory.into_iter().all(|wanted| wanted > 0);
-        let to_files = !in_memory;
-        let (plan, own, share, columns) = match self.kernel.rule().explicit {
-            true => {
-                let (plan, own, share) = self.slabs(to_files, me)?;
-                (plan, own, share, None)
+        let npy = target.is_none_or(|target| target.npy);
+        // The inputs of a sweep from files to files that runs in memory are read first.
+        let copied = in_memory && target.is_some();
+        let (to_files, groups) = (!in_memory, Groups::of(me));
+        let given = self.given((to_files, copied), me)?;
+        let (plan, division, share) = match self.kernel {
+            Computes::Rule(described) if described.rule().explicit => {
+                let (plan, own, share) = self.slabs(described.rule(), &given, to_files, me)?;
+                (SweepPlan::Arrays(plan), Division::Slabs(own), share)
             }
-            false => {
-                let (plan, share, columns) =
-                    self.columns((to_files, in_memory && target.is_some()), me)?;
-                let columns = columns.grouped(Groups::of(me));
-                (plan, Vec::new(), share, Some((columns, me.rank())))
+            Computes::Rule(described) => {
+                let rule = described.rule();
+                let (plan, share, columns) = self.columns(rule, &given, (to_files, copied), me)?;
+                (SweepPlan::Arrays(plan), Division::Columns(Arc::new(columns)), share)
+            }
+            Computes::Strips(kernel) => {
+                let plan = self.strips(kernel, &given, (to_files, &groups), me)?;
+                let unit = Some(self.unit(me.size()));
+                let share = Share { unit, ..Share::whole(self.inputs[0].dims()[0]) };
+                (SweepPlan::Streamed(plan), Division::Strips, share)
             }
         };
-        Ok(Agreed { begun, identity, plan, own, share, columns, in_memory })
+        let (dims, element) = (self.inputs[0].dims(), self.inputs[0].element());
+        let coefficients = self.inputs.len() - self.kernel.fields();
+        let data = Data { dims, element, coefficients, layout: Layout::RowMajor };
+        facts::streamed(self.settings, self.kernel.name(), &data, &plan, given.disk);
+        Ok(Agreed { begun, identity, plan, division, share, groups, npy, in_memory })
     }
 
     /// Refuses what a team of some members cannot run.
     fn refuse(&self, members: usize) -> Result<()> {
-        let leans = members > 1 && self.kernel.rule().leans_both_ways();
+        let (leans, has_points) = match self.kernel {
+            Computes::Rule(described) => (described.rule().leans_both_ways(), true),
+            Computes::Strips(kernel) => {
+                let updated = kernel.stencil().updated(self.inputs[0].shape());
+                (false, updated.elements() > 0)
+            }
+        };
+        let leans = members > 1 && leans;
         let (what, instead) = match self.settings.iterations {
             0 => ("a sweep that updates nothing", "run it in one process"),
+            _ if !has_points => ("a sweep that updates nothing", "run it in one process"),
             _ if leans => (
                 "a kernel of three dimensions with directions of both south-east or north-west and \
                  south-west or north-east",
@@ -393,51 +489,14 @@ impl OnTeam<'_> {
                 ("the types of the arrays", types.collect::<Vec<_>>().join(", ")),
                 ("the shape of the arrays", dims.collect::<Vec<_>>().join(" x ")),
                 ("the exact stop", self.settings.exact_stop.to_string()),
-                ("the result of the kernel", format!("checksum {:016x}", self.probe())),
+                (
+                    "the result of the kernel",
+                    format!("checksum {:016x}", self.kernel.probe(self.inputs)),
+                ),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
         all
-    }
-
-    /// Returns a checksum of what the kernel computes from fixed values.
-    fn probe(&self) -> u64 {
-        let rule = self.kernel.rule();
-        let arrays = self.inputs.iter().enumerate().map(|(n, input)| {
-            let element = input.element();
-            let mut array = Array::zeros(element, &vec![SIDE; input.dims().len()]).ok()?;
-            // The fractional parts of the multiples of the golden ratio: no two are equal.
-            let numbers = (1000 * n + 1..).map(|n| (0.618_033_988_749_895 * n as f64).fract());
-            let places = array.bytes_mut().chunks_exact_mut(element.bytes());
-            for (place, number) in places.zip(numbers) {
-                match element {
-                    ElementType::Float64 => place.copy_from_slice(&number.to_le_bytes()),
-                    ElementType::Float32 => place.copy_from_slice(&(number as f32).to_le_bytes()),
-                    ElementType::Float16 => {
-                        place.copy_from_slice(&Half::from_f64(number).0.to_le_bytes());
-                    }
-                    ElementType::Bool => place.copy_from_slice(&[u8::from(number < 0.5)]),
-                    _ => {
-                        let whole = ((100.0 * number) as i64).to_le_bytes();
-                        place.copy_from_slice(&whole[..place.len()]);
-                    }
-                }
-            }
-            Some(array)
-        });
-        let Some(mut fields) = arrays.collect::<Option<Vec<Array>>>() else { return 0 };
-        let coefficients = fields.split_off(rule.fields);
-        let coefficients: Vec<&Array> = coefficients.iter().collect();
-        // Each direction once.
-        let iterations = 0..rule.directions.len() as u64;
-        let update = AssertUnwindSafe(|| plain(rule, &mut fields, &coefficients, iterations));
-        if catch_unwind(update).is_err() {
-            // It panics in the sweep as well, which reports the panic.
-            return 0;
-        }
-        let mut sum = Checksum::new();
-        fields.iter().for_each(|field| sum.update(field.bytes()));
-        sum.value()
     }
 }
 
@@ -478,6 +537,7 @@ fn load(file: &ArrayFile, part: &Region, monitor: &Monitor) -> Result<Array> {
 struct Meeting<'m, 'c> {
     me: &'m mut Member,
     meet: &'c mut Meet<'c>,
+    monitor: &'m Monitor,
     /// The number of bytes that this member has received between passes.
     received: u64,
     /// Whether they run the passes together.
@@ -489,16 +549,25 @@ impl Together for Meeting<'_, '_> {
         self.columns.then_some(&mut *self.me)
     }
 
+    fn tasks(&mut self, own: u64) -> Result<u64> {
+        let tasks = self.me.gather(own)?;
+        Ok(tasks[self.me.rank()..].iter().sum())
+    }
+
     fn agree(
         &mut self,
         changes: Result<Vec<f64>>,
-        before: u64,
+        pass: Ended,
         fields: &mut [Fields],
-        sums: &PassSums,
+        sums: &mut PassSums,
     ) -> Result<Vec<f64>> {
-        let passed = Passed { changes, before, fields, sums };
+        let passed = Passed { changes, pass, fields, sums };
         let (changes, bytes) = (self.meet)(self.me, passed)?;
         self.received += bytes;
+        let own = self.monitor.own();
+        let of_all = [self.me.gather(own[0])?, self.me.gather(own[1])?];
+        let later = self.me.rank() + 1;
+        self.monitor.others_are(of_all.map(|all| all[later..].iter().sum()));
         greatest(self.me, changes)
     }
 }

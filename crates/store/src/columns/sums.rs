@@ -188,8 +188,21 @@ impl UnitSums {
     pub fn damaged(&self, rows: Range<u64>) -> Option<(Range<u64>, Range<u64>)> {
         let high = self.rows.div_ceil(self.height);
         let complete = |rows: u64| if rows >= self.rows { high } else { rows / self.height };
+        self.damaged_of(complete(rows.start)..complete(rows.end))
+    }
+
+    /// Like [`damaged`](Self::damaged), of the units whose first row is in `rows`: for rows that
+    /// are read from the last to the first.
+    pub fn damaged_up(&self, rows: Range<u64>) -> Option<(Range<u64>, Range<u64>)> {
+        let high = self.rows.div_ceil(self.height);
+        let begun = |rows: u64| rows.div_ceil(self.height).min(high);
+        self.damaged_of(begun(rows.start)..begun(rows.end))
+    }
+
+    /// Returns the first unit with a sum other than 0, of some rows of units.
+    fn damaged_of(&self, high: Range<u64>) -> Option<(Range<u64>, Range<u64>)> {
         let across = self.units.len();
-        let looked = complete(rows.start) as usize * across..complete(rows.end) as usize * across;
+        let looked = high.start as usize * across..high.end as usize * across;
         let (first, sums) = (looked.start, self.sums.get(looked)?);
         let nth = first + sums.iter().position(|&sum| sum != 0)?;
         let (row, unit) = ((nth / across) as u64 * self.height, self.units.start + nth % across);

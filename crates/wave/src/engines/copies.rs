@@ -14,7 +14,7 @@ use syncline_store::ElementType;
 
 use crate::Result;
 use crate::engine::{Bands, Crossing, Engine, Job, Worker};
-use crate::team::columns::Columns;
+use crate::team::columns::Members;
 
 /// The bytes of a band, if a slab has less.
 const BAND: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub(crate) struct Copies<'a> {
     /// The numbers of rows of a slab, and of columns.
     sizes: (usize, usize),
     elements: Vec<ElementType>,
-    columns: Option<&'a (Columns, usize)>,
+    members: Option<&'a Members>,
 }
 
 impl<'a> Copies<'a> {
@@ -36,10 +36,10 @@ impl<'a> Copies<'a> {
     pub(crate) fn new(
         ([slabs, rows, cols], flight): ([usize; 3], usize),
         elements: &[ElementType],
-        columns: Option<&'a (Columns, usize)>,
+        members: Option<&'a Members>,
     ) -> Self {
         let widest = elements.iter().map(|element| element.bytes()).max().unwrap_or(1);
-        let band = match columns {
+        let band = match members {
             None => BAND / (rows * cols * widest).max(1),
             Some(_) => ROWS / rows,
         };
@@ -59,7 +59,7 @@ impl<'a> Copies<'a> {
             },
             sizes: (rows, cols),
             elements: elements.to_vec(),
-            columns,
+            members,
         }
     }
 }
@@ -95,8 +95,7 @@ impl Worker for &Copies<'_> {
             let bytes = self.elements[field].bytes();
             for slab in self.bands.slabs_in(job.band) {
                 for row in 0..rows {
-                    let own =
-                        self.columns.map_or(0..cols, |(columns, rank)| columns.own(*rank, row));
+                    let own = self.members.map_or(0..cols, |of| of.columns.own(of.rank, slab, row));
                     let [from, to] = [from, to]
                         .map(|slabs| slabs.row(slab, (row, rows)).wrapping_add(own.start * bytes));
                     // SAFETY: the caller guarantees that the former is readable and the latter

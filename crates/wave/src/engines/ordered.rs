@@ -150,8 +150,13 @@ impl Engine for Ordered<'_> {
         1
     }
 
-    fn part(&self) -> Option<&Part> {
-        self.part.as_ref()
+    fn nth(&self, member: usize) -> usize {
+        self.part.as_ref().map_or(member, |part| part.nth(member))
+    }
+
+    fn pieces(&self, member: usize, piece: usize) -> Vec<(isize, isize)> {
+        let own = self.part.as_ref().map(|part| part.positions(member));
+        engine::pieces(self.walk(), own, piece)
     }
 
     fn crossing_bytes(&self, cut: usize) -> [usize; 2] {

@@ -16,12 +16,21 @@
 //! strips of a band, and [`Bands`] count rows as the chain does: the first band also has the row
 //! above the first strip.
 //!
+//! # On a team
+//! The members have the columns of [`Cuts`] of the chain, so of each number of levels others, and
+//! rings of their own. What crosses a cut forward are the values eastward of [`cut`], and what
+//! crosses it back those westward. So a member follows its western neighbour by about one band.
+//!
 //! # Costs
 //! Per element and pass one transposition in and one out. The ring has `band + levels` strips of
-//! all arrays, and is kept from pass to pass.
+//! all arrays, and is kept from pass to pass. The overlap of the columns at a cut is packed by both
+//! members.
 //!
 //! # Source
-//! Time skewing and skewed vectors: see [`strip`](crate::strip).
+//! Time skewing and skewed vectors: see [`strip`](crate::strip). Clauss and Gustedt (PDP 2010) name
+//! the distributed case as future work.
+//!
+//! [`cut`]: crate::strip::cut
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,16 +39,18 @@ use std::time::Duration;
 use syncline_kernel::dynamic::Kernel;
 use syncline_store::{ElementType, Shape};
 
-use crate::Result;
 use crate::engine::{self, Bands, Crossing, Engine, Slabs, Worker};
 use crate::lanes::{Lanes, Real};
-use crate::run::scheme::{Engines, Extent, OwnColumns, Scheme};
-use crate::streamed::StreamPlan;
+use crate::run::scheme::{Engines, Extent, Scheme};
 use crate::strip::Ring;
+use crate::strip::cut::{Cuts, Share};
 use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
+use crate::strip::plan::StreamPlan;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::sweep::SweepPlan;
+use crate::team::columns::Columns;
+use crate::{Error, Result};
 
 /// Passes of a kernel over strips.
 pub(crate) struct ByStrips<'k, E> {
@@ -47,14 +58,21 @@ pub(crate) struct ByStrips<'k, E> {
     plan: StreamPlan,
     shape: Shape,
     ghosts: Ghosts,
-    /// Made in the first pass.
+    /// The number of members of a team, and that of this one.
+    team: Option<(usize, usize)>,
+    /// That of the last pass.
     ring: Mutex<Option<Arc<Ring<E>>>>,
 }
 
 impl<'k, E: Real> ByStrips<'k, E> {
-    pub(crate) fn new(kernel: Arc<dyn Kernel<E> + 'k>, plan: StreamPlan, shape: Shape) -> Self {
+    pub(crate) fn new(
+        kernel: Arc<dyn Kernel<E> + 'k>,
+        plan: StreamPlan,
+        shape: Shape,
+        team: Option<(usize, usize)>,
+    ) -> Self {
         let ghosts = Ghosts::new(shape, kernel.stencil());
-        ByStrips { kernel, plan, shape, ghosts, ring: Mutex::default() }
+        ByStrips { kernel, plan, shape, ghosts, team, ring: Mutex::default() }
     }
 
     /// Returns the chain of a pass of `levels` iterations.
@@ -62,12 +80,22 @@ impl<'k, E: Real> ByStrips<'k, E> {
         Chain { geometry: self.plan.geometry, levels, band: self.plan.band }
     }
 
-    fn ring(&self) -> Result<Arc<Ring<E>>> {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ring) = &*ring {
-            return Ok(Arc::clone(ring));
+    /// Returns the cuts of a pass on a team, and the number of this member.
+    fn cuts(&self, levels: usize) -> Result<Option<(Cuts, usize)>> {
+        let Some((members, rank)) = self.team else { return Ok(None) };
+        let cuts = Cuts::new(self.chain(levels), self.plan.piece, members);
+        Ok(Some((cuts.map_err(|most| Error::Members { members, most })?, rank)))
+    }
+
+    /// Returns the ring of a pass. No pass runs that has the one before.
+    fn ring(&self, share: Option<&Share>) -> Result<Arc<Ring<E>>> {
+        let mut kept = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = kept.take().and_then(Arc::into_inner);
+        if let Some(share) = share {
+            share.fit(&mut ring)?;
         }
-        Ok(Arc::clone(ring.insert(Arc::new(Ring::new(self.plan.geometry)?))))
+        let ring = ring.map_or_else(|| Ring::new(self.plan.geometry), Ok)?;
+        Ok(Arc::clone(kept.insert(Arc::new(ring))))
     }
 }
 
@@ -96,9 +124,20 @@ impl<E: Real> Scheme for ByStrips<'_, E> {
         true
     }
 
-    fn tasks(&self, extent: &Extent, _: &OwnColumns) -> u64 {
+    fn columns(&self, levels: usize) -> Option<Arc<dyn Columns>> {
+        let levels = if levels == 0 { self.plan.depth as usize } else { levels };
+        let (cuts, _) = self.cuts(levels).ok()??;
+        let shares = (0..cuts.hosts()).map(|member| cuts.share(member)).collect();
+        Some(Arc::new(StripColumns { shares, ghosts: self.ghosts }))
+    }
+
+    fn tasks(&self, extent: &Extent) -> u64 {
         let chain = self.chain(extent.levels);
-        (chain.bands() * chain.walk().len().div_ceil(self.plan.piece)) as u64
+        let pieces = match self.cuts(extent.levels) {
+            Ok(Some((cuts, rank))) => cuts.share(rank).pieces(),
+            _ => chain.walk().len().div_ceil(self.plan.piece),
+        };
+        (chain.bands() * pieces) as u64
     }
 
     fn engines<'e>(
@@ -106,20 +145,50 @@ impl<E: Real> Scheme for ByStrips<'_, E> {
         extent: &Extent,
         _: &[ElementType],
         _: &[Option<Slabs>],
-        _: &OwnColumns,
     ) -> Result<Engines<'e>> {
-        let chain = self.chain(extent.levels);
+        let (chain, cuts) = (self.chain(extent.levels), self.cuts(extent.levels)?);
+        let share = cuts.as_ref().map(|(cuts, rank)| cuts.share(*rank));
         let engine = Strips {
             kernel: &*self.kernel,
             lanes: self.plan.lanes,
             tile: self.plan.tile,
             bands: bands(&chain, &self.ghosts, self.plan.panels),
             chain,
-            cols: self.shape.cols,
             ghosts: self.ghosts,
-            ring: self.ring()?,
+            ring: self.ring(share.as_ref())?,
+            cuts: cuts.map(|(cuts, _)| cuts),
+            share,
         };
         Ok(vec![(Box::new(engine), self.plan.piece)])
+    }
+}
+
+/// The columns of the members in a pass of strips.
+#[derive(Clone, Debug)]
+pub(crate) struct StripColumns {
+    shares: Vec<Share>,
+    ghosts: Ghosts,
+}
+
+impl Columns for StripColumns {
+    fn members(&self) -> usize {
+        self.shares.len()
+    }
+
+    fn size(&self) -> (usize, usize) {
+        (1, self.ghosts.matrix().cols)
+    }
+
+    fn own(&self, member: usize, slab: usize, _: usize) -> Range<usize> {
+        self.ghosts.columns(self.shares[member].columns_out(self.ghosts.row(slab)))
+    }
+
+    fn owned(&self, member: usize) -> Range<usize> {
+        self.ghosts.columns(self.shares[member].all_columns_out())
+    }
+
+    fn reads(&self, member: usize) -> Range<usize> {
+        self.ghosts.columns(self.shares[member].columns_in())
     }
 }
 
@@ -148,9 +217,11 @@ struct Strips<'k, E> {
     tile: usize,
     bands: Bands,
     chain: Chain,
-    cols: usize,
     ghosts: Ghosts,
     ring: Arc<Ring<E>>,
+    /// On a team: the cuts between all members, and the share of this one.
+    cuts: Option<Cuts>,
+    share: Option<Share>,
 }
 
 impl<E: Real> Engine for Strips<'_, E> {
@@ -170,9 +241,26 @@ impl<E: Real> Engine for Strips<'_, E> {
         1
     }
 
+    fn pieces(&self, member: usize, piece: usize) -> Vec<(isize, isize)> {
+        let Some(cuts) = &self.cuts else { return engine::pieces(self.walk(), None, piece) };
+        let share = cuts.share(member);
+        let pieces = (0..share.pieces()).map(|piece| share.piece(piece));
+        pieces.map(|columns| (columns.start, columns.end)).collect()
+    }
+
+    fn crossing_bytes(&self, cut: usize) -> [usize; 2] {
+        let Some(cut) = self.cuts.as_ref().and_then(|cuts| cuts.share(cut).east) else {
+            return [0, 0];
+        };
+        let bands = 0..self.chain.bands();
+        let lens = bands.map(|band| [cut.eastward_len(band), cut.westward_len(band)]);
+        let most = lens.reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])]).unwrap_or_default();
+        most.map(|values| values * E::BYTES)
+    }
+
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
         let scratch = Scratch::new(&self.chain.geometry, self.tile);
-        Ok(Box::new(Thread { engine: self, scratch, rows: Vec::new() }))
+        Ok(Box::new(Thread { engine: self, scratch, rows: Vec::new(), finals: None }))
     }
 }
 
@@ -181,21 +269,84 @@ struct Thread<'p, E> {
     engine: &'p Strips<'p, E>,
     scratch: Scratch<E>,
     rows: Vec<(usize, Rows<E>)>,
+    /// The columns that contain those which this member finishes in a band.
+    finals: Option<(usize, Range<usize>)>,
 }
 
 impl<E: Real> Strips<'_, E> {
-    /// Returns some rows of an array, as strips count them.
-    fn rows(&self, slabs: &Slabs, rows: &Range<usize>) -> Rows<E> {
+    /// Returns some columns of rows of an array, as strips count them.
+    fn rows(&self, slabs: &Slabs, rows: &Range<usize>, columns: Range<usize>) -> Rows<E> {
         // What is beyond the first row that is there, if none is wanted, is never accessed.
         let first = rows.start.max(slabs.first);
         self.ghosts.place(Rows {
             start: slabs.row(first, (0, 1)).cast(),
             first,
             end: rows.end.max(first),
-            left: 0,
-            right: self.cols,
+            left: columns.start,
+            right: columns.end,
             pitch: slabs.pitch / E::BYTES,
         })
+    }
+
+    /// Returns the rows of an array that come in, in the columns that this member reads.
+    fn rows_in(&self, slabs: &Slabs, rows: &Range<usize>) -> Rows<E> {
+        let all = self.rows(slabs, rows, 0..self.ghosts.matrix().cols);
+        self.share.as_ref().map_or(all, |share| share.clip(all))
+    }
+
+    /// Returns columns that contain those which this member finishes of some rows.
+    fn columns_out(&self, rows: &Range<usize>) -> Range<usize> {
+        let Some(share) = &self.share else { return 0..self.ghosts.matrix().cols };
+        let own = rows.clone().map(|row| share.columns_out(self.ghosts.row(row)));
+        let own = own.map(|own| self.ghosts.columns(own)).filter(|own| !own.is_empty());
+        let all = own.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        all.unwrap_or(0..0)
+    }
+}
+
+impl<E: Real> Thread<'_, E> {
+    /// Runs the tiles of a job, between what comes in at the cuts and what goes out there.
+    ///
+    /// # Safety
+    /// Those of [`tile::run`], but for the scratch, and those of [`Worker::piece`].
+    unsafe fn run(
+        &mut self,
+        job: &Job<'_, E>,
+        crossing: &mut Crossing<'_>,
+        norms: Option<&mut [f64]>,
+    ) {
+        let Strips { kernel, lanes, ring, share, .. } = self.engine;
+        let (band, lanes) = (job.band, *lanes);
+        let [west, east] = share.as_ref().map_or([None, None], |share| [share.west, share.east]);
+        // SAFETY: the caller guarantees the conditions of the tiles; the scratch was made for this
+        // geometry and this tile. The first piece has the values from the west of this band, and
+        // the last one those from the east of the band before: the pieces that export them have
+        // run. They are imported before the tiles of the piece, and exported after them, by the
+        // same task; consecutive bands of these pieces run one after the other. So the order is
+        // that of `cut::message`.
+        unsafe {
+            if let (Some(cut), Some(values)) = (west, crossing.from_before) {
+                let values: &[E] = bytemuck::cast_slice(values);
+                cut.import_west(lanes, job, &values[..cut.eastward_len(band)]);
+            }
+            if let (Some(cut), Some(values), Some(above)) =
+                (east, crossing.from_after, band.checked_sub(1))
+            {
+                let values: &[E] = bytemuck::cast_slice(values);
+                cut.import_east(ring, above, &values[..cut.westward_len(above)]);
+            }
+            tile::run(lanes, *kernel, job, &mut self.scratch, norms);
+            if let (Some(cut), Some(values)) = (west, crossing.to_before.take()) {
+                let values = &mut values[..cut.westward_len(band) * E::BYTES];
+                cut.export_west(ring, band, bytemuck::cast_slice_mut(values));
+                crossing.to_before = Some(values);
+            }
+            if let (Some(cut), Some(values)) = (east, crossing.to_after.take()) {
+                let values = &mut values[..cut.eastward_len(band) * E::BYTES];
+                cut.export_east(lanes, job, bytemuck::cast_slice_mut(values));
+                crossing.to_after = Some(values);
+            }
+        }
     }
 }
 
@@ -203,46 +354,76 @@ impl<E: Real> Worker for Thread<'_, E> {
     unsafe fn piece(
         &mut self,
         job: &engine::Job<'_>,
-        _: &mut Crossing<'_>,
+        crossing: &mut Crossing<'_>,
         norms: Option<&mut [f64]>,
     ) -> Duration {
         let engine = self.engine;
         let (rows_in, walk) = (engine.bands.slabs_in(job.band), engine.chain.walk());
-        let arrays = job.slabs_in.iter().map(|slabs| engine.rows(slabs, &rows_in));
-        self.rows.clear();
-        self.rows.extend(arrays.enumerate());
+        let rows_out = engine.bands.slabs_out(job.band);
+        let (chain, ghosts) = (&engine.chain, &engine.ghosts);
+        debug_assert_eq!(rows_in, ghosts.rows(chain.rows_in(job.band)));
+        debug_assert_eq!(rows_out, ghosts.rows(chain.rows_out(job.band)));
+        if self.finals.as_ref().is_none_or(|(band, _)| *band != job.band) {
+            self.finals = Some((job.band, engine.columns_out(&rows_out)));
+        }
+        let columns = self.finals.as_ref().map_or(0..0, |(_, columns)| columns.clone());
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        let arrays = job.slabs_in.iter().map(|slabs| engine.rows_in(slabs, &rows_in));
+        rows.extend(arrays.enumerate());
         let job = Job {
             chain: &engine.chain,
             ring: &engine.ring,
             band: job.band,
             columns: job.range.0.max(walk.start)..job.range.1.min(walk.end),
-            rows_in: &self.rows,
-            rows_out: engine.rows(&job.slabs_out[0], &engine.bands.slabs_out(job.band)),
+            rows_in: &rows,
+            rows_out: engine.rows(&job.slabs_out[0], &rows_out, columns),
             tile: engine.tile,
         };
         // SAFETY:
-        // * the ring has the chain's geometry, and was made for these lanes, which the caller
-        //   guarantees to be available, and for this kernel's corners and arrays;
-        // * the scratch was made for this geometry and this tile;
-        // * the slabs contain the rows that come in, and there is room for those that are final;
+        // * the ring has the chain's geometry, the window of the share, and was made for these
+        //   lanes, which the caller guarantees to be available, and for this kernel's corners and
+        //   arrays;
+        // * the slabs contain the rows that come in, and there is room for those that are final:
+        //   all columns of the share. Members finish different columns, and the vector of positions
+        //   at a cut is finished by the eastern member, after the western one: see `strip::cut`;
         // * the piece to the left has run before this one, and the band above has run one piece
         //   further, which is at least `Chain::ahead` columns, as the caller guarantees;
         // * the band that is the number of bands in flight before has ended, so the ring has slots
         //   for all bands in flight, see `Chain::slots`.
-        unsafe { tile::run(engine.lanes, engine.kernel, &job, &mut self.scratch, norms) };
+        unsafe { self.run(&job, crossing, norms) };
+        self.rows = rows;
         self.scratch.updating = Duration::ZERO;
         std::mem::take(&mut self.scratch.packing)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
     use syncline_testkit::property;
 
     use super::*;
     use crate::strip::Geometry;
     use crate::{Neighbour, Stencil};
+
+    /// Returns the columns of members in a pass of some levels over bands of four strips of four
+    /// rows, if there are enough.
+    pub(crate) fn columns_of(
+        shape: Shape,
+        stencil: Stencil,
+        levels: usize,
+        members: usize,
+    ) -> Option<Arc<dyn Columns>> {
+        let (ghosts, band) = (Ghosts::new(shape, stencil), 4);
+        let skew = if stencil == Stencil::NINE_POINT { 2 } else { 1 };
+        let whole = Geometry { shape: ghosts.shape(), width: 4, skew, arrays: 1, slots: 0 };
+        let geometry = whole.with_slots(Chain::slots(4, levels, band, 2));
+        let chain = Chain { geometry, levels, band };
+        let cuts = Cuts::new(chain, chain.ahead(), members).ok()?;
+        let shares = (0..members).map(|member| cuts.share(member)).collect();
+        Some(Arc::new(StripColumns { shares, ghosts }))
+    }
 
     proptest! {
         #![proptest_config(property(1000))]

@@ -25,15 +25,15 @@ use std::time::Instant;
 use syncline_kernel::point::Typed;
 use syncline_store::{ElementType, Shape};
 
-use super::{Pass, Sink, Source, pieces};
+use super::{Pass, Sink, Source};
 use crate::engine::{Crossing, Engine, Job, Slabs};
 use crate::engines::strips::ByStrips;
 use crate::lanes::Lanes;
 use crate::pass::buffers::Buffers;
+use crate::pass::spent::Spent;
 use crate::pass::sums::PassSums;
 use crate::run::scheme::{Extent, Scheme};
-use crate::streamed::Spent;
-use crate::streamed::plan::{Question, StreamPlan};
+use crate::strip::plan::{Question, StreamPlan};
 use crate::strip::tests::numbers;
 use crate::{Stencil, kernels::Lk23, monitor::Monitor};
 
@@ -45,7 +45,7 @@ fn pass(
     monitor: &Monitor,
 ) {
     let (bands, flight) = (engine.bands().count(), engine.bands().flight);
-    let pieces = pieces(engine.walk(), None, piece);
+    let pieces = engine.pieces(0, piece);
     let done: Vec<_> = (0..bands).map(|_| AtomicUsize::new(0)).collect();
     // Acquire: pairs with the Release below, and makes the values of those pieces visible.
     let wait = |band: usize, pieces: usize| {
@@ -126,11 +126,11 @@ impl Case {
         };
         let slabs_in: Vec<_> = self.arrays.iter().map(|array| slabs(array.as_ptr())).collect();
         let out = slabs(result.as_mut_ptr());
-        let scheme = ByStrips::<f64>::new(Arc::new(Typed(&Lk23)), self.plan, self.shape);
+        let scheme = ByStrips::<f64>::new(Arc::new(Typed(&Lk23)), self.plan, self.shape, None);
         let (levels, dims) = (self.levels as usize, [rows, 1, cols]);
         let extent = Extent { dims, wanted: 0..rows, levels, before: 0 };
         let elements = [ElementType::Float64; 6];
-        let engines = scheme.engines(&extent, &elements, &[None; 5], &None).expect("memory");
+        let engines = scheme.engines(&extent, &elements, &[None; 5]).expect("memory");
         let monitor = Monitor::default();
         let begin = Instant::now();
         if by_counters {
@@ -156,6 +156,7 @@ impl Case {
                 expected: None,
                 before: 0,
                 team: None,
+                damaged: None,
             };
             pass.run(&engines, sinks, &mut sums, None).expect("a pass in memory");
         }

@@ -19,9 +19,10 @@ use syncline_store::direct_io::{DirectFile, DirectWriter, IoQueue};
 use super::Pass;
 use super::panel::{Panel, PanelKind, Room};
 use crate::engine::Slabs;
+use crate::pass::spent::timed;
 use crate::pass::sums::SlabSums;
-use crate::streamed::timed;
-use crate::team::columns::Columns;
+use crate::team::columns::Members;
+use crate::team::sums::Units;
 use crate::{Error, Result};
 
 /// An array that a pass reads.
@@ -120,50 +121,51 @@ impl Pass<'_> {
 
     /// Returns the bytes of a slab that this member has between engines.
     pub(super) fn own_bytes(&self, array: usize) -> Range<u64> {
-        self.bytes_in(array, |columns, rank| columns.all(rank))
+        self.bytes_in(array, self.team.map(|of| of.columns.all(of.rank)))
     }
 
     /// Returns the bytes of a slab that the group of this member reads.
     pub(super) fn read_bytes(&self, array: usize) -> Range<u64> {
-        self.bytes_in(array, |columns, rank| columns.of_group(columns.groups().group(rank)))
+        self.bytes_in(array, self.team.map(Members::of_group))
     }
 
-    fn bytes_in(&self, array: usize, of: impl Fn(&Columns, usize) -> Range<usize>) -> Range<u64> {
-        match self.team {
-            Some((columns, rank)) if self.dims[1] == 1 => {
-                let (cols, bytes) = (of(columns, rank), self.elements[array].bytes());
+    fn bytes_in(&self, array: usize, cols: Option<Range<usize>>) -> Range<u64> {
+        match cols {
+            Some(cols) if self.dims[1] == 1 => {
+                let bytes = self.elements[array].bytes();
                 (cols.start * bytes) as u64..(cols.end * bytes) as u64
             }
             _ => 0..self.slab_bytes(array) as u64,
         }
     }
 
-    /// Adds the columns of this member of some slabs, which count from the first one of the pass,
-    /// to sums. The slabs are in the buffer.
-    fn sum(
+    /// Returns the bytes of some columns of a row of a slab, which are in the buffer.
+    ///
+    /// # Safety
+    /// No thread of any process writes these columns meanwhile.
+    unsafe fn bytes_of<'b>(
         &self,
-        sums: &mut SlabSums,
         array: usize,
-        (buffer, place): (&Room, &Slabs),
-        slabs: Range<usize>,
-    ) {
-        let [_, rows, cols] = self.dims;
+        (buffer, place): (&'b Room, &Slabs),
+        (slab, row): (usize, usize),
+        cols: Range<usize>,
+    ) -> &'b [u8] {
         let bytes = self.elements[array].bytes();
-        let inside = |slab: usize, row: usize, cols: Range<usize>| {
-            let first = place.row(slab, (row, rows)).addr() + cols.start * bytes;
-            let first = first - buffer.as_ptr().addr();
-            // SAFETY: the caller's task holds these columns of the slabs, at least inclusively.
-            unsafe { buffer.part(first..first + cols.len() * bytes) }
-        };
+        let first = place.row(slab, (row, self.dims[1])).addr() + cols.start * bytes;
+        let first = first - buffer.as_ptr().addr();
+        // SAFETY: the caller excludes writes.
+        unsafe { buffer.part(first..first + cols.len() * bytes) }
+    }
+
+    /// Adds some slabs, which count from the first one of the pass, to sums. The slabs are in the
+    /// buffer, which the caller's task holds at least inclusively.
+    fn sum(&self, sums: &mut SlabSums, array: usize, place: (&Room, &Slabs), slabs: Range<usize>) {
+        let [_, rows, cols] = self.dims;
         for slab in slabs {
             let at = self.first + slab;
-            match self.team {
-                None => sums.add(at..at + 1, inside(slab, 0, 0..rows * cols)),
-                Some((columns, rank)) => (0..rows).for_each(|row| {
-                    let own = columns.own(rank, row);
-                    sums.add_part(at, at * rows + row, inside(slab, row, own));
-                }),
-            }
+            // SAFETY: the caller's task holds the slabs.
+            let bytes = unsafe { self.bytes_of(array, place, (slab, 0), 0..rows * cols) };
+            sums.add(at..at + 1, bytes);
         }
     }
 
@@ -306,12 +308,64 @@ impl Pass<'_> {
         })
     }
 
+    /// Subtracts the columns that this member checks of the slabs of a band from the sums of those
+    /// that have written them, and looks at the units that are complete.
+    pub(super) fn check_columns(
+        &self,
+        panel: &Panel,
+        left: &mut Option<Units>,
+        slabs: Range<usize>,
+    ) -> Result<()> {
+        let Some(left) = left.as_mut().filter(|_| !slabs.is_empty()) else { return Ok(()) };
+        self.go_on()?;
+        let slabs = self.actual(slabs);
+        timed(&self.spent.check_ns, || {
+            for (field, buffer) in panel.buffers.iter().enumerate().take(self.fields) {
+                let Some(room) = buffer else { continue };
+                let place = self.place_of(field, buffer, PanelKind::Incoming, &slabs);
+                left.subtract(field, slabs.clone(), |slab, row, cols| {
+                    // SAFETY: the task holds the panel inclusively, in the order of all members.
+                    unsafe { self.bytes_of(field, (room, &place), (slab, row), cols) }
+                })?;
+            }
+            match (left.damaged(&slabs, self.up), self.damaged) {
+                (Some((field, slabs, cols)), Some(damaged)) => Err(damaged(field, slabs, cols)),
+                _ => Ok(()),
+            }
+        })
+    }
+
     /// Returns the rows of a file that some slabs are.
     pub(super) fn file_rows(&self, slabs: &Range<usize>) -> Range<u64> {
         (slabs.start * self.dims[1]) as u64..(slabs.end * self.dims[1]) as u64
     }
 
-    /// Adds the final slabs of a band, of the columns of this member, to the sums of the fields.
+    /// Adds the final values of this member in the slabs of a band to the sums of the fields.
+    pub(super) fn sum_columns(
+        &self,
+        out: &Panel,
+        given: &mut Option<Units>,
+        outgoing: &[Outgoing],
+        slabs: Range<usize>,
+    ) -> Result<()> {
+        let Some(given) = given.as_mut().filter(|_| !slabs.is_empty()) else { return Ok(()) };
+        self.go_on()?;
+        let slabs = self.actual(slabs);
+        timed(&self.spent.check_ns, || {
+            for (field, buffer) in out.buffers.iter().enumerate() {
+                let Some(room) = buffer else { continue };
+                let kind = PanelKind::Outgoing(outgoing);
+                let place = self.place_of(field, buffer, kind, &slabs);
+                given.add(field, slabs.clone(), |slab, row, cols| {
+                    // SAFETY: the task holds the final slabs of this member inclusively.
+                    unsafe { self.bytes_of(field, (room, &place), (slab, row), cols) }
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds the final slabs of a band to the sums of the fields.
     pub(super) fn sum_out(
         &self,
         out: &Panel,
@@ -407,8 +461,9 @@ impl Pass<'_> {
 
     /// Returns the columns of one member that another one reads in a row of a slab.
     fn margin(&self, from: usize, to: usize, row: usize) -> Range<usize> {
-        let Some((columns, _)) = self.team else { return 0..0 };
-        let (own, read) = (columns.own(from, row), columns.read(to, row));
+        let Some(Members { columns, .. }) = self.team else { return 0..0 };
+        // Only engines with the same cuts in all slabs continue one another.
+        let (own, read) = (columns.own(from, 0, row), columns.read(to, row));
         let start = own.start.max(read.start);
         start..own.end.min(read.end).max(start)
     }

@@ -16,7 +16,7 @@ use super::Pass;
 use super::data::{Outgoing, Sink, Source};
 use crate::Result;
 use crate::engine::Bands;
-use crate::team::columns::Columns;
+use crate::team::columns::Members;
 
 /// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array.
 /// Where they are in a buffer follows from the band: see [`Pass::place`].
@@ -166,13 +166,6 @@ impl Pass<'_> {
         self.group_of(self.ranks().0)
     }
 
-    /// Returns the same pass, as the first member of a group has it.
-    fn as_group(&self, group: usize) -> Pass<'_> {
-        let member = |columns: &Columns| columns.groups().members(group).start;
-        let team = self.team.map(|(columns, _)| (columns, member(columns)));
-        Pass { team, own: self.own.clone(), ..*self }
-    }
-
     /// Borrows the memory of the host for the groups of several members, if there are any. All
     /// members of a host have the same.
     ///
@@ -184,10 +177,12 @@ impl Pass<'_> {
         (band, bands): (usize, &Bands),
         me: &mut Member,
     ) -> Result<Option<(Shared<AtomicU64>, GroupMemory)>> {
-        let Some((columns, _)) = self.team else { return Ok(None) };
-        let (groups, own) = (columns.groups(), self.group());
+        let Some(members) = self.team else { return Ok(None) };
+        let (groups, own) = (&members.groups, self.group());
         let slot = |group: usize| {
-            let of = self.as_group(group);
+            // The pass, as the first member of the group has it.
+            let members = Members { rank: groups.members(group).start, ..members.clone() };
+            let of = Pass { team: Some(&members), own: self.own.clone(), ..*self };
             let (incoming, outgoing) =
                 (of.incoming_rooms(band), of.outgoing_rooms(sinks, band, bands));
             incoming.into_iter().chain(outgoing).map(aligned).sum::<usize>()

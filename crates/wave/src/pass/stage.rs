@@ -8,11 +8,11 @@ use std::time::Instant;
 use syncline_kernel::rule::{Around, greater};
 
 use super::panel::{Panel, PanelKind};
-use super::{Pass, locked, pieces};
+use super::{Pass, locked};
 use crate::Result;
 use crate::engine::{Crossing, Engine, Job, Worker};
+use crate::pass::spent::add;
 use crate::semaphore::Semaphore;
-use crate::streamed::add;
 
 /// One engine of a pass.
 pub(super) struct Stage<'s> {
@@ -32,14 +32,9 @@ pub(super) struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Returns the `nth` member in the order of the direction.
-    pub(super) fn member(&self, nth: usize) -> usize {
-        self.engine.part().map_or(nth, |part| part.nth(nth))
-    }
-
     /// Returns the positions of the pieces of a member.
     pub(super) fn pieces(&self, member: usize) -> Vec<(isize, isize)> {
-        pieces(self.engine.walk(), self.engine.part().map(|part| (part, member)), self.piece)
+        self.engine.pieces(member, self.piece)
     }
 
     /// Returns the slabs that come in with a band.

@@ -15,6 +15,7 @@ use syncline_store::checksum::checksum;
 use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
 
 use crate::monitor::Monitor;
+use crate::team::sums::Units;
 use crate::{Error, Result};
 
 /// The bytes of a unit.
@@ -48,8 +49,10 @@ impl SlabSums {
     pub(crate) fn add(&mut self, slabs: Range<usize>, bytes: &[u8]) {
         let slab_bytes = (bytes.len() / slabs.len().max(1)).max(1);
         for (slab, bytes) in slabs.zip(bytes.chunks_exact(slab_bytes)) {
-            self.add_part(slab, slab, bytes);
-            self.missing[slab / self.unit] -= 1;
+            let sum = checksum(bytes).wrapping_mul(2 * slab as u64 + 1);
+            let unit = slab / self.unit;
+            self.sums[unit] = self.sums[unit].wrapping_add(sum);
+            self.missing[unit] -= 1;
         }
     }
 
@@ -58,13 +61,6 @@ impl SlabSums {
         let units = slabs.start / self.unit..slabs.end.div_ceil(self.unit);
         let of_unit = units.filter(|&unit| self.missing[unit] == 0);
         of_unit.map(|unit| (unit, self.sums[unit]))
-    }
-
-    /// Adds a part of a slab, which has the number `part`.
-    pub(crate) fn add_part(&mut self, slab: usize, part: usize, bytes: &[u8]) {
-        let sum = checksum(bytes).wrapping_mul(2 * part as u64 + 1);
-        let place = &mut self.sums[slab / self.unit];
-        *place = place.wrapping_add(sum);
     }
 
     /// Returns the sums.
@@ -117,6 +113,10 @@ pub(crate) struct PassSums {
     pub(crate) read: Vec<Option<SlabSums>>,
     /// Those of the fields that are written to files, if they are wanted.
     pub(crate) written: Vec<SlabSums>,
+    /// On a team whose members have columns: those of the fields that are read, less what has been
+    /// read, and those of the fields that are written.
+    pub(crate) left: Option<Units>,
+    pub(crate) given: Option<Units>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The begin of a pass: what it reads, where it writes, and its engines.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use syncline_fabric::Member;
@@ -9,28 +10,27 @@ use syncline_store::array::Array;
 use syncline_store::columns::{ColumnWriter, Share as FileShare};
 use syncline_store::direct_io::{DirectFile, DirectWriter};
 
-use super::{Part, Run};
-use crate::Result;
+use super::{Coming, Part, Run};
 use crate::engine::Slabs;
 use crate::engines::copies::Copies;
+use crate::pass::spent::Spent;
 use crate::pass::sums::PassSums;
 use crate::pass::{Down, Expected, Pass, Sink, Source};
 use crate::run::fields::{Fields, Input, failed};
 use crate::run::scheme::Engines;
-use crate::streamed::Spent;
-use crate::team::columns::Columns;
+use crate::team::columns::Members;
+use crate::{Error, Result};
 
 impl Run<'_> {
     /// Prepares one pass and runs it. Says that it has begun before it calls any member.
     pub(super) fn begin(
         &self,
         sets: &[Fields],
-        (first, in_place): (bool, bool),
-        (before, levels): (u64, usize),
+        Coming { before, passes, levels, first, in_place }: Coming,
         (spent, sums, expected): (&Spent, &mut PassSums, Option<&Expected<'_>>),
         (me, begun): (Option<&mut Member>, &mut bool),
     ) -> Result<Vec<f64>> {
-        let fields = self.scheme.fields();
+        let (fields, members) = (self.scheme.fields(), self.members(levels));
         let (target, last) =
             (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
         let up = levels > 0 && self.scheme.is_up(before);
@@ -68,10 +68,10 @@ impl Run<'_> {
             Fields::Files(files) => {
                 let ((file, path), input) = (&files[n], &self.inputs[n]);
                 let start = input.start(self.npy);
-                if let Some((columns, rank)) = &self.columns {
+                if let Some(members) = &members {
                     let file = DirectFile::of(file, path, true)?;
-                    let share = Arc::new(self.file_share(input, columns, &file)?);
-                    let groups = columns.groups();
+                    let share = Arc::new(self.file_share(input, members, &file)?);
+                    let Members { groups, rank, .. } = members;
                     let group = groups.group(*rank);
                     let writer = match groups.writer(group) == *rank {
                         true => Some(Box::new(ColumnWriter::new(file, share.clone(), group)?)),
@@ -98,6 +98,23 @@ impl Run<'_> {
                 Source::File(..) => None,
             })
             .collect();
+        // Of three dimensions the columns are those of no row.
+        let flat = self.dims()[1] == 1;
+        let damaged = |field: usize, slabs: Range<usize>, cols: Range<usize>| {
+            let Fields::Files(files) = last else { unreachable!("files are checked") };
+            let [last_slab, last_col] = [&slabs, &cols].map(|range| range.end.max(1) - 1);
+            let cols = match flat {
+                true => format!(", columns {} to {last_col},", cols.start),
+                false => String::new(),
+            };
+            let why = format!(
+                "positions {} to {last_slab} of the first axis{cols} are damaged: their checksum \
+                 differs",
+                slabs.start
+            );
+            let path = files[field].1.clone();
+            Error::from(syncline_store::Error::Generation { generation: passes, path, why })
+        };
         let pass = Pass {
             sources: &sources,
             elements: &elements,
@@ -114,34 +131,35 @@ impl Run<'_> {
             buffers: &self.buffers,
             expected,
             before,
-            team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),
+            team: members.as_ref(),
+            damaged: Some(&damaged),
         };
         let engines: Engines<'_> = if levels == 0 {
             let sizes = (pass.dims, self.scheme.plan().flight());
-            let engine = Copies::new(sizes, &elements[..fields], self.columns.as_ref());
+            let engine = Copies::new(sizes, &elements[..fields], members.as_ref());
             vec![(Box::new(engine), 1)]
         } else {
             let extent = self.extent(levels, before);
-            self.scheme.engines(&extent, &elements, &whole, &self.columns)?
+            self.scheme.engines(&extent, &elements, &whole)?
         };
         *begun = true;
-        pass.run(&engines, sinks, sums, me.filter(|_| self.columns.is_some()))
+        pass.run(&engines, sinks, sums, me.filter(|_| members.is_some()))
     }
 
     /// Returns the division of a file among the groups of members by columns.
     fn file_share(
         &self,
         input: &Input<'_>,
-        columns: &Columns,
+        members: &Members,
         file: &DirectFile,
     ) -> Result<FileShare> {
         let ([slabs, rows, cols], bytes) = (self.dims(), input.element().bytes());
         let (header, _) = input.file(self.npy);
         let block = FileShare::best_block(file).max(self.share.block as usize);
-        let (groups, columns) = (columns.groups().count(), columns.clone());
+        let (groups, members) = (members.groups.count(), members.clone());
         let cut = move |row: u64, group: usize| {
-            let member = columns.groups().members(group).start;
-            (columns.own(member, row as usize % rows).start * bytes) as u64
+            let (row, member) = (row as usize, members.groups.members(group).start);
+            (members.columns.own(member, row / rows, row % rows).start * bytes) as u64
         };
         let sizes = ((slabs * rows) as u64, (cols * bytes) as u64);
         Ok(FileShare::new(&header, sizes, groups, block, cut)?)

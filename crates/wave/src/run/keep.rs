@@ -18,6 +18,7 @@ use syncline_store::generation::{Generations, Identity, Progress};
 
 use crate::Result;
 use crate::pass::buffers::Buffers;
+use crate::pass::spent::Spent;
 use crate::pass::sums::{PassSums, SlabSums};
 use crate::run::computation::{Computation, open};
 use crate::run::fields::{Fields, Input, Output, cloned, each_piece, failed};
@@ -25,7 +26,6 @@ use crate::run::scheme::Scheme;
 use crate::run::start::{Standing, Start, made, note, of_files};
 use crate::run::target::{Kind, Leftovers, Pending};
 use crate::run::{Done, Run};
-use crate::streamed::Spent;
 use crate::sweep::SweepReport;
 use crate::team::share::Share;
 
@@ -190,7 +190,7 @@ impl Keep<'_> {
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], scheme: Box<dyn Scheme + 'r>) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
         let (settings, npy) = (self.what.settings, self.what.target.npy);
-        Run { scheme, inputs, settings, npy, share, columns: None, buffers: Buffers::default() }
+        Run { scheme, inputs, settings, npy, share, team: None, buffers: Buffers::default() }
     }
 
     fn pending(

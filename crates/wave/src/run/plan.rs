@@ -26,7 +26,7 @@ use syncline_store::ElementType;
 use crate::engines::copies;
 use crate::engines::explicit;
 use crate::engines::ordered;
-use crate::team::columns::Columns;
+use crate::team::columns::{Columns, LeaningColumns};
 use crate::{Error, Result};
 
 /// The way in which a sweep over arrays uses memory and cache.
@@ -343,14 +343,14 @@ impl Question<'_> {
 
     /// Returns the columns of the members of a team for passes of this depth in these bands, if
     /// they are wide enough.
-    pub(crate) fn columns(&self, depth: usize, band: usize) -> Option<Columns> {
+    pub(crate) fn columns(&self, depth: usize, band: usize) -> Option<LeaningColumns> {
         let bands = (band, self.flight(depth, band));
         let engines: Vec<_> = self.chains(depth, bands).flatten().collect();
         let greatest = |of: &dyn Fn(&ordered::Geometry) -> usize| engines.iter().map(of).max();
         let margin = greatest(&ordered::Geometry::margin)?;
         let lean = engines.iter().map(ordered::Geometry::lean).max_by_key(|lean| lean.abs())?;
         let [_, rows, cols] = self.dims;
-        let columns = Columns::new((rows, cols), self.members, lean, margin);
+        let columns = LeaningColumns::new((rows, cols), self.members, lean, margin);
         let least = greatest(&ordered::Geometry::least_piece)?.max(margin);
         (self.members == 1 || columns.least() >= least).then_some(columns)
     }

@@ -5,25 +5,22 @@
 //! the engines of each pass. Nothing else of a run depends on the kernel.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use syncline_kernel::rule::{Around, Edge, Rule};
 use syncline_store::ElementType;
 
 use crate::Result;
-use crate::engine::{Engine, Slabs};
+use crate::engine::{self, Engine, Slabs};
 use crate::engines::explicit::{self, Explicit};
 use crate::engines::ordered::{self, Ordered, Part};
 use crate::lanes::Lanes;
-use crate::pass::pieces;
 use crate::plan::ArrayPlan;
 use crate::sweep::SweepPlan;
-use crate::team::columns::Columns;
+use crate::team::columns::{Columns, LeaningColumns};
 
 /// The engines of a pass, each with the number of positions of its pieces.
 pub(crate) type Engines<'e> = Vec<(Box<dyn Engine + 'e>, usize)>;
-
-/// The columns of the members of a team, and the number of this one, if they have all slabs.
-pub(crate) type OwnColumns = Option<(Columns, usize)>;
 
 /// The extent of a pass.
 #[derive(Clone, Debug)]
@@ -70,8 +67,14 @@ pub(crate) trait Scheme {
         None
     }
 
-    /// Returns the number of tasks that compute in a pass.
-    fn tasks(&self, extent: &Extent, columns: &OwnColumns) -> u64;
+    /// Returns the columns of the members of a team in a pass of this many levels, if they have all
+    /// slabs; those of a pass without levels are the ones that a deep pass leaves.
+    fn columns(&self, _levels: usize) -> Option<Arc<dyn Columns>> {
+        None
+    }
+
+    /// Returns the number of tasks of this process that compute in a pass.
+    fn tasks(&self, extent: &Extent) -> u64;
 
     /// Returns the engines of a pass over arrays of these types. `whole` has the coefficients that
     /// are in memory, by their index; they stay there while the pass runs.
@@ -80,7 +83,6 @@ pub(crate) trait Scheme {
         extent: &Extent,
         elements: &[ElementType],
         whole: &[Option<Slabs>],
-        columns: &OwnColumns,
     ) -> Result<Engines<'e>>;
 }
 
@@ -89,6 +91,8 @@ pub(crate) struct BySlabs<'r> {
     pub(crate) rule: &'r Rule,
     pub(crate) plan: ArrayPlan,
     pub(crate) lanes: Lanes,
+    /// The columns of the members of a team, and the number of this one, if they have all slabs.
+    pub(crate) team: Option<(Arc<LeaningColumns>, usize)>,
 }
 
 impl BySlabs<'_> {
@@ -104,11 +108,11 @@ impl BySlabs<'_> {
         let iterations = extent.before..extent.before + extent.levels as u64;
         ordered::chain(self.rule, extent.dims, bands, iterations)
     }
-}
 
-/// Returns the part of the engine of a geometry that a member runs.
-fn part(columns: &OwnColumns, geometry: &ordered::Geometry) -> Option<Part> {
-    columns.as_ref().map(|(columns, rank)| Part::new(columns, *rank, geometry))
+    /// Returns the part of the engine of a geometry that this member runs.
+    fn part(&self, geometry: &ordered::Geometry) -> Option<Part> {
+        self.team.as_ref().map(|(columns, rank)| Part::new(columns, *rank, geometry))
+    }
 }
 
 impl Scheme for BySlabs<'_> {
@@ -140,7 +144,11 @@ impl Scheme for BySlabs<'_> {
         self.rule.around.as_ref()
     }
 
-    fn tasks(&self, extent: &Extent, columns: &OwnColumns) -> u64 {
+    fn columns(&self, _: usize) -> Option<Arc<dyn Columns>> {
+        self.team.as_ref().map(|(columns, _)| Arc::clone(columns) as Arc<dyn Columns>)
+    }
+
+    fn tasks(&self, extent: &Extent) -> u64 {
         if self.rule.explicit {
             let g = self.explicit(extent);
             return (g.bands.count() * g.walk().len().div_ceil(self.plan.piece).max(1)) as u64;
@@ -148,9 +156,8 @@ impl Scheme for BySlabs<'_> {
         let engines = self.ordered(extent);
         let bands = engines.last().map_or(0, |g| g.bands.count());
         let of_engine = |g: &ordered::Geometry| {
-            let part = part(columns, g);
-            let part = part.as_ref().zip(columns.as_ref().map(|(_, rank)| *rank));
-            pieces(g.walk(), part, self.plan.piece.max(g.least_piece())).len()
+            let own = self.part(g).map(|part| part.own_positions());
+            engine::pieces(g.walk(), own, self.plan.piece.max(g.least_piece())).len()
         };
         (bands * engines.iter().map(of_engine).sum::<usize>()) as u64
     }
@@ -160,7 +167,6 @@ impl Scheme for BySlabs<'_> {
         extent: &Extent,
         elements: &[ElementType],
         whole: &[Option<Slabs>],
-        columns: &OwnColumns,
     ) -> Result<Engines<'e>> {
         let (rule, lanes) = (self.rule, self.lanes);
         let real = rule.real_of(elements.iter().copied());
@@ -170,7 +176,7 @@ impl Scheme for BySlabs<'_> {
             return Ok(vec![(Box::new(engine), self.plan.piece)]);
         }
         let engine = |g: ordered::Geometry| {
-            let (piece, part) = (self.plan.piece.max(g.least_piece()), part(columns, &g));
+            let (piece, part) = (self.plan.piece.max(g.least_piece()), self.part(&g));
             let engine = Ordered::new(rule, g, elements.to_vec(), real, lanes, whole, part)?;
             Ok((Box::new(engine) as Box<dyn Engine + 'e>, piece))
         };

@@ -1,6 +1,8 @@
 //! Sweeps over arrays: of descriptions of any kind.
 
-use syncline_kernel::dynamic::Dynamic;
+use std::sync::Arc;
+
+use syncline_kernel::dynamic::{Dynamic, Kernel};
 use syncline_kernel::rule::Type;
 use syncline_kernel::rule::three;
 use syncline_store::array::{Array, ArraySource};
@@ -13,10 +15,12 @@ use crate::pass::buffers::Buffers;
 use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output};
 use crate::run::keep::Keep;
+use crate::run::machine::cache_bytes;
 use crate::run::plan::Question;
 use crate::run::scheme::{BySlabs, Scheme};
+use crate::run::target::{Pending, Target};
 use crate::run::{Done, Run};
-use crate::streamed::{Pending, Target, cache_bytes};
+use crate::team::kernel::StripKernel;
 use crate::team::share::Share;
 use crate::{Described, Error, Result};
 
@@ -156,7 +160,7 @@ impl Sweep<Described> {
             settings,
             npy: true,
             share,
-            columns: None,
+            team: None,
             buffers: Buffers::default(),
         }
         .run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;
@@ -187,16 +191,24 @@ impl Sweep<Described> {
             SweepPlan::Streamed(plan) => plan,
             SweepPlan::Arrays(plan) => {
                 let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
-                return Ok(Box::new(BySlabs { rule, plan, lanes }));
+                return Ok(Box::new(BySlabs { rule, plan, lanes, team: None }));
             }
             SweepPlan::Blocked(_) => unreachable!("arrays are not swept in blocks"),
         };
         let shape = inputs[0].shape();
         Ok(match inputs[0].element() {
             ElementType::Float32 => {
-                Box::new(ByStrips::<f32>::new(self.kernel.kernel()?.into(), plan, shape))
+                Box::new(ByStrips::<f32>::new(self.kernel.kernel()?.into(), plan, shape, None))
             }
-            _ => Box::new(ByStrips::<f64>::new(self.kernel.kernel()?.into(), plan, shape)),
+            _ => Box::new(ByStrips::<f64>::new(self.kernel.kernel()?.into(), plan, shape, None)),
+        })
+    }
+
+    /// Returns the kernel over strips of elements of this type.
+    pub(super) fn strips(&self, element: ElementType) -> Result<Box<dyn StripKernel + '_>> {
+        Ok(match element {
+            ElementType::Float32 => Box::new(Arc::<dyn Kernel<f32>>::from(self.kernel.kernel()?)),
+            _ => Box::new(Arc::<dyn Kernel<f64>>::from(self.kernel.kernel()?)),
         })
     }
 

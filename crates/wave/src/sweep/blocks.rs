@@ -6,7 +6,7 @@ use syncline_store::Matrix;
 
 use super::{Executor, Settings, Sweep, SweepReport};
 use crate::block_kernel::Whole;
-use crate::streamed::Arrays;
+use crate::sweep::matrices::Arrays;
 use crate::{BlockKernel, Error, Result, lanes::Real, plan::BlockPlan};
 
 impl Settings {

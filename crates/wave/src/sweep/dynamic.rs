@@ -7,7 +7,8 @@ use syncline_kernel::dynamic::Dynamic;
 use syncline_store::Matrix;
 
 use super::{Sweep, SweepPlan, SweepReport};
-use crate::streamed::{Arrays, Pending, Target};
+use crate::run::target::{Pending, Target};
+use crate::sweep::matrices::Arrays;
 use crate::{Result, lanes::Real};
 
 /// Sweeps of kernels that are defined at run time. The methods correspond to those of other
@@ -91,7 +92,7 @@ impl<K: Dynamic> Sweep<K> {
         target: &Target,
     ) -> Result<SweepReport> {
         let arrays = Arrays { field, coefficients };
-        T::executors(&self.settings).run_on(&*self.kernel.kernel()?, &arrays, target, me)
+        T::executors(&self.settings).run_on(self.kernel.kernel()?, &arrays, target, me)
     }
 
     /// Like [`gather_on`](Sweep::gather_on), for a kernel that is defined at run time.
@@ -110,6 +111,6 @@ impl<K: Dynamic> Sweep<K> {
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        T::executors(&self.settings).gather_on(&*self.kernel.kernel()?, &arrays, result, me)
+        T::executors(&self.settings).gather_on(self.kernel.kernel()?, &arrays, result, me)
     }
 }

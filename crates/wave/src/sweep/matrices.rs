@@ -10,7 +10,7 @@ use syncline_store::generation::Identity;
 use syncline_store::{Layout, Matrix};
 
 use super::arrays::input;
-use super::{Order, Settings, SweepPlan, SweepReport};
+use super::{Executor, Order, Settings, SweepPlan, SweepReport};
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::lanes::Real;
@@ -18,12 +18,77 @@ use crate::pass::buffers::Buffers;
 use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output, failed};
 use crate::run::keep::Keep;
+use crate::run::machine::{cache_bytes, rate_of};
 use crate::run::start::Start;
+use crate::run::start::{Resumption, Taken};
+use crate::run::target::{Pending, Target};
 use crate::run::{Done, Run};
-use crate::streamed::plan::{Question, StreamPlan};
-use crate::streamed::{Arrays, Pending, Resumption, Taken, Target, cache_bytes, rate_of};
+use crate::strip::plan::{Question, StreamPlan};
 use crate::team::share::Share;
 use crate::{Error, Result, Stencil};
+
+/// The arrays of a sweep.
+pub(crate) struct Arrays<'a, E: Real> {
+    pub(crate) field: &'a Arc<Matrix<E>>,
+    pub(crate) coefficients: &'a [Arc<Matrix<E>>],
+}
+
+impl<E: Real> Arrays<'_, E> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Matrix<E>>> {
+        std::iter::once(self.field).chain(self.coefficients)
+    }
+
+    /// Checks that all arrays have the shape of the field.
+    pub(crate) fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
+        let expected = self.field.shape();
+        let coefficients = self.coefficients.iter().map(|m| ("the coefficient", &**m));
+        // Matrices in memory all have the same name, so the message names the role as well.
+        let mut all = coefficients.chain(result.map(|m| ("the result", m)));
+        match all.find(|(_, m)| m.shape() != expected) {
+            None => Ok(()),
+            Some((role, matrix)) => Err(Error::Shape {
+                name: format!("{role} {}", matrix.name()),
+                actual: matrix.shape(),
+                field: format!("the field {}", self.field.name()),
+                expected,
+            }),
+        }
+    }
+
+    /// Returns the versions of the files; they are the same later if no file was written to.
+    pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
+        Ok(self
+            .all()
+            .map(|matrix| matrix.chunk().version())
+            .collect::<syncline_store::Result<_>>()?)
+    }
+
+    /// Checks that the files have not changed since the versions were taken.
+    pub(crate) fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
+        let now = self.versions()?;
+        match self.all().zip(then.iter().zip(&now)).find(|(_, (then, now))| then != now) {
+            None => Ok(()),
+            Some((matrix, _)) => {
+                Err(syncline_store::Error::InputChanged { path: matrix.name().into() }.into())
+            }
+        }
+    }
+}
+
+/// Returns whether a sweep runs streamed, by its settings and the layouts of its matrices.
+pub(crate) fn streamable<E: Real>(
+    settings: &Settings,
+    arrays: &Arrays<'_, E>,
+    result: Option<&Matrix<E>>,
+) -> bool {
+    let row_major =
+        arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor);
+    match settings.executor {
+        Executor::Streamed => true,
+        Executor::Blocked => false,
+        Executor::Auto => row_major && settings.order == Order::Wave && !settings.asks_for_blocks(),
+    }
+}
 
 impl Settings {
     /// Returns the plan of strips over inputs, and the rate of the disk.
@@ -93,7 +158,7 @@ fn sources<E: Real>(arrays: &Arrays<'_, E>) -> Result<Vec<ArraySource>> {
 }
 
 /// Like [`sources`], for a streamed sweep, which takes row-major matrices only.
-fn row_major<E: Real>(
+pub(super) fn row_major<E: Real>(
     arrays: &Arrays<'_, E>,
     result: Option<&Matrix<E>>,
 ) -> Result<Vec<ArraySource>> {
@@ -149,7 +214,7 @@ pub(super) fn into_matrix<E: Real>(
             }
         },
     };
-    let scheme = Box::new(ByStrips::new(kernel, plan, shape));
+    let scheme = Box::new(ByStrips::new(kernel, plan, shape, None));
     let share = Share::whole(shape.rows);
     let run = Run {
         scheme,
@@ -157,7 +222,7 @@ pub(super) fn into_matrix<E: Real>(
         settings,
         npy: start > 0,
         share,
-        columns: None,
+        team: None,
         buffers: Buffers::default(),
     };
     let report = run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;
@@ -201,7 +266,7 @@ pub(super) fn into_target<E: Real>(
     let scheme = &|inputs: &[Input<'_>], iterations, to_files| {
         let disk = *disk.get_or_init(|| settings.disk_of(inputs));
         let plan = settings.plan_streamed(&**kernel, inputs, (iterations, to_files), disk)?;
-        Ok(Box::new(ByStrips::new(Arc::clone(kernel), plan, inputs[0].shape())) as Box<_>)
+        Ok(Box::new(ByStrips::new(Arc::clone(kernel), plan, inputs[0].shape(), None)) as Box<_>)
     };
     Keep { what, scheme }.run()
 }

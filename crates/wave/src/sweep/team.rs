@@ -8,11 +8,13 @@ use syncline_store::Matrix;
 use syncline_store::array::{Array, ArraySource};
 
 use super::arrays::{check, input};
+use super::matrices::{Arrays, row_major, streamable};
 use super::{Settings, Sweep, SweepReport};
 use crate::lanes::Real;
 use crate::run::fields::Input;
-use crate::streamed::{self, Arrays, Target};
+use crate::run::target::Target;
 use crate::team::OnTeam;
+use crate::team::kernel::{Computes, StripKernel};
 use crate::{Described, Error, PointKernel, Result};
 
 impl Settings {
@@ -26,7 +28,7 @@ impl Settings {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(result)?;
-        if streamed::streamable(self, arrays, result) {
+        if streamable(self, arrays, result) {
             return Ok(());
         }
         let (what, instead) = ("a sweep in blocks", "run it in one process, or streamed");
@@ -34,9 +36,68 @@ impl Settings {
     }
 }
 
+/// Runs a sweep into a file, on a team; all members call it. `checked` is what a member has found
+/// wrong with its arguments.
+pub(super) fn run<E: Real>(
+    settings: &Settings,
+    kernel: &Arc<dyn Kernel<E> + '_>,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+    checked: Result<()>,
+    me: &mut Member,
+) -> Result<SweepReport> {
+    let (sources, checked) = sources(arrays, checked);
+    let inputs: Vec<_> = sources.iter().map(input).collect();
+    let kernel = Computes::Strips(kernel);
+    OnTeam { kernel, inputs: &inputs, settings }.run(target, checked, me)
+}
+
+/// Runs a sweep into a matrix in the memory of each member, on a team; all members call it, with
+/// what a member has found wrong with its arguments.
+pub(super) fn gather<E: Real>(
+    settings: &Settings,
+    kernel: &Arc<dyn Kernel<E> + '_>,
+    arrays: &Arrays<'_, E>,
+    result: Matrix<E>,
+    checked: Result<()>,
+    me: &mut Member,
+) -> Result<(Matrix<E>, SweepReport)> {
+    let (sources, checked) = sources(arrays, checked);
+    let inputs: Vec<_> = sources.iter().map(input).collect();
+    let name = result.name().to_owned();
+    let (given, in_memory) = match result.into_array() {
+        Ok(array) => (vec![array], Ok(())),
+        Err(_) => {
+            let what = "a result that is not row-major in memory";
+            let instead = "give a target for a file, or a matrix in memory";
+            (Vec::new(), Err(Error::NotOnTeam { what, instead }))
+        }
+    };
+    let kernel = Computes::Strips(kernel);
+    let checked = checked.and(in_memory);
+    let on_team = OnTeam { kernel, inputs: &inputs, settings };
+    let (mut fields, report) = on_team.gather(given, checked, me)?;
+    let field = fields.pop().unwrap_or_else(|| unreachable!("a run has its fields"));
+    Ok((Matrix::of_array(field)?.named(name), report))
+}
+
+/// Returns the elements of all matrices as arrays, and what is wrong with the arguments. A member
+/// with wrong arguments takes part until all know of them.
+fn sources<E: Real>(arrays: &Arrays<'_, E>, checked: Result<()>) -> (Vec<ArraySource>, Result<()>) {
+    let sources = checked.and_then(|()| row_major(arrays, None));
+    match sources {
+        Ok(sources) => (sources, Ok(())),
+        Err(error) => {
+            let empty = Array::zeros(E::TYPE, &[1, 1]).map(ArraySource::Memory);
+            (empty.into_iter().collect(), Err(error))
+        }
+    }
+}
+
 impl<K> Sweep<K> {
     /// Runs the sweep on a team, from `field` into a file that is either complete or absent: the
-    /// members share the columns of the matrix. The result has the bits of [`run`](Sweep::run).
+    /// members share the columns of the matrix. The result has the bits of [`run`](Sweep::run). A
+    /// tolerance ends the sweep as in one process.
     ///
     /// Inputs on file and the target are files that all members can open; they may be on several
     /// hosts. Inputs in memory are whole matrices with the same values in every member. Each member
@@ -53,8 +114,8 @@ impl<K> Sweep<K> {
     /// # Errors
     /// As [`run_to`](Sweep::run_to). All members return an error if one does: of a failure at
     /// another member [`Error::Elsewhere`]. [`Error::Fault`] if a member is dead or has left,
-    /// [`Error::Members`] if the columns are too few, [`Error::NotOnTeam`] for a tolerance, and if
-    /// the target says [`Leftovers::Resume`](crate::streamed::Leftovers) and there is something to
+    /// [`Error::Members`] if the columns are too few, [`Error::NotOnTeam`] if no point is updated,
+    /// and if the target says [`Leftovers::Resume`](crate::target::Leftovers) and there is something to
     /// resume.
     ///
     /// # Examples
@@ -87,7 +148,7 @@ impl<K> Sweep<K> {
         K: PointKernel<N>,
     {
         T::executors(&self.settings).run_on(
-            &*self.kernel.erased(),
+            self.kernel.erased(),
             &Arrays { field, coefficients },
             target,
             me,
@@ -97,10 +158,10 @@ impl<K> Sweep<K> {
     /// Runs the sweep on a team, from `field` into the matrix in memory of each member, which is
     /// given back: every member has the whole result. It has the bits of [`run`](Sweep::run).
     ///
-    /// The inputs are those of [`run_on`](Sweep::run_on). Final rows travel while the sweep runs,
-    /// in one message for each band, member or group of members, and other host. Matrices in memory
-    /// do not count as [`memory`](Sweep::memory); a sweep of several passes takes another matrix.
-    /// The contents of the results are unspecified after an error.
+    /// The inputs are those of [`run_on`](Sweep::run_on). Between passes neighbours send the values
+    /// at the cuts, and at the end each member sends its part to all others. Matrices in memory do
+    /// not count as [`memory`](Sweep::memory). The contents of the results are unspecified after an
+    /// error.
     ///
     /// # Collective
     /// All members call it, with the same sweep and inputs.
@@ -140,7 +201,7 @@ impl<K> Sweep<K> {
         K: PointKernel<N>,
     {
         T::executors(&self.settings).gather_on(
-            &*self.kernel.erased(),
+            self.kernel.erased(),
             &Arrays { field, coefficients },
             result,
             me,
@@ -217,8 +278,9 @@ impl Sweep<Described> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
         let given = (fields.len(), coefficients.len());
         let checked = self.check_arrays(given, &inputs).and_then(|()| target.has(fields.len()));
-        OnTeam { kernel: &self.kernel, inputs: &inputs, settings: &self.settings }
-            .run(target, checked, me)
+        let strips = self.strips_for(&inputs, &checked);
+        let kernel = self.computes(strips.as_deref());
+        OnTeam { kernel, inputs: &inputs, settings: &self.settings }.run(target, checked, me)
     }
 
     /// Runs the sweep on a team, over arrays in the memory of each member: every member gets all
@@ -270,8 +332,26 @@ impl Sweep<Described> {
     ) -> Result<(Vec<Array>, SweepReport)> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
         let checked = self.check_arrays((fields.len(), coefficients.len()), &inputs);
-        OnTeam { kernel: &self.kernel, inputs: &inputs, settings: &self.settings }
-            .gather(checked, me)
+        let strips = self.strips_for(&inputs, &checked);
+        let kernel = self.computes(strips.as_deref());
+        let on_team = OnTeam { kernel, inputs: &inputs, settings: &self.settings };
+        on_team.gather(Vec::new(), checked, me)
+    }
+
+    /// Returns the kernel for strips over inputs that have been checked, if it needs no more.
+    fn strips_for(
+        &self,
+        inputs: &[Input<'_>],
+        checked: &Result<()>,
+    ) -> Option<Box<dyn StripKernel + '_>> {
+        if checked.is_err() || self.kernel.needs_arrays() {
+            return None;
+        }
+        self.strips(inputs[0].element()).ok()
+    }
+
+    fn computes<'k>(&'k self, strips: Option<&'k (dyn StripKernel + 'k)>) -> Computes<'k> {
+        strips.map_or(Computes::Rule(&self.kernel), Computes::Strips)
     }
 
     fn check_arrays(&self, given: (usize, usize), inputs: &[Input<'_>]) -> Result<()> {

@@ -3,7 +3,7 @@
 //! # Contract
 //! [`exchange`] is called by all members, each with fields in memory of which its own part is
 //! valid. Afterwards each has the part that it needs. A part is a range of slabs, and in these for
-//! each row a range of columns. What a member sends to several others is one location of an
+//! each row a range of columns, which may depend on the slab. What a member sends to several others is one location of an
 //! overlay, some slabs at a time.
 //!
 //! ```text
@@ -33,7 +33,9 @@ const CHUNK: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) slabs: Range<usize>,
-    /// The columns in each row of a slab.
+    /// The number of rows of a slab.
+    pub(super) rows: usize,
+    /// The columns in each row of any slab, or of all slabs of the field.
     pub(super) cols: Vec<Range<usize>>,
 }
 
@@ -43,17 +45,30 @@ impl Region {
             let start = a.start.max(b.start);
             start..a.end.min(b.end).max(start)
         };
-        let cols = self.cols.iter().zip(&other.cols).map(|(a, b)| common(a, b));
-        Region { slabs: common(&self.slabs, &other.slabs), cols: cols.collect() }
+        let count = self.cols.len().max(other.cols.len());
+        let of = |region: &Region, n: usize| region.cols[n % region.cols.len()].clone();
+        let cols = (0..count).map(|n| common(&of(self, n), &of(other, n))).collect();
+        Region { slabs: common(&self.slabs, &other.slabs), rows: self.rows, cols }
+    }
+
+    /// Returns the columns of the rows of a slab.
+    fn cols(&self, slab: usize) -> &[Range<usize>] {
+        let first = slab * self.rows % self.cols.len();
+        &self.cols[first..first + self.rows]
     }
 
     /// Returns the number of values in a slab.
-    fn values(&self) -> usize {
-        self.cols.iter().map(ExactSizeIterator::len).sum()
+    fn values(&self, slab: usize) -> usize {
+        self.cols(slab).iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Returns the greatest number of values in a slab.
+    fn most(&self) -> usize {
+        self.slabs.clone().map(|slab| self.values(slab)).max().unwrap_or(0)
     }
 
     fn is_empty(&self) -> bool {
-        self.slabs.is_empty() || self.values() == 0
+        self.most() == 0
     }
 }
 
@@ -91,9 +106,10 @@ fn by_chunks(
         return Ok(0);
     }
     let point: usize = fields.iter().map(|field| field.element().bytes()).sum();
-    let slab = |parcel: &Parcel| parcel.part.values() * point;
+    let slab = |parcel: &Parcel| parcel.part.most() * point;
     let received = parcels.iter().filter(|parcel| parcel.to.contains(&me.rank()));
-    let received = received.map(|parcel| (slab(parcel) * parcel.part.slabs.len()) as u64).sum();
+    let values = |part: &Region| part.slabs.clone().map(|slab| part.values(slab)).sum::<usize>();
+    let received = received.map(|parcel| (values(&parcel.part) * point) as u64).sum();
     let together = |parcel: &Parcel| (most / slab(parcel)).clamp(1, parcel.part.slabs.len());
     let chunks = parcels.iter().map(|parcel| parcel.part.slabs.len().div_ceil(together(parcel)));
     let chunks = chunks.max().unwrap_or(0) as u64;
@@ -168,7 +184,8 @@ fn pieces(
     for (n, field) in fields.iter().enumerate() {
         let (bytes, [_, rows, n_cols]) = (field.element().bytes(), three(field.dims()));
         for slab in slabs.clone() {
-            for (row, cols) in part.cols.iter().enumerate().filter(|(_, cols)| !cols.is_empty()) {
+            let of_rows = part.cols(slab).iter().enumerate();
+            for (row, cols) in of_rows.filter(|(_, cols)| !cols.is_empty()) {
                 let first = ((slab * rows + row) * n_cols + cols.start) * bytes;
                 let len = cols.len() * bytes;
                 pieces.push((n, first..first + len, at..at + len));
@@ -185,7 +202,7 @@ mod tests {
     use syncline_store::ElementType;
 
     use super::*;
-    use crate::team::columns::Columns;
+    use crate::team::columns::{Columns, LeaningColumns};
 
     /// Returns fields whose values tell their place, where this member has them.
     fn fields(dims: &[usize], part: &Region) -> Vec<Array> {
@@ -196,7 +213,7 @@ mod tests {
                 let (size, [_, rows, cols]) = (element.bytes(), three(dims));
                 for (n, bytes) in array.bytes_mut().chunks_exact_mut(size).enumerate() {
                     let (slab, row, col) = (n / cols / rows, n / cols % rows, n % cols);
-                    if part.slabs.contains(&slab) && part.cols[row].contains(&col) {
+                    if part.slabs.contains(&slab) && part.cols(slab)[row].contains(&col) {
                         bytes.fill((n % 251) as u8 + 1);
                     }
                 }
@@ -239,7 +256,7 @@ mod tests {
         let part = |n: usize, count: usize, more: usize| {
             let cut = |n: usize| slabs * n / count;
             let slabs = cut(n).saturating_sub(more)..(cut(n + 1) + more).min(slabs);
-            Region { slabs, cols: std::iter::once(0..5).collect() }
+            Region { slabs, rows: 1, cols: std::iter::once(0..5).collect() }
         };
         each_gets_what_it_needs(&[slabs, 5], &part, &[0, 3, 25, slabs]);
     }
@@ -249,11 +266,30 @@ mod tests {
         for (dims, lean) in [(vec![9, 31], 0), (vec![3, 7, 22], 2)] {
             let [slabs, rows, cols] = three(&dims);
             let part = |n: usize, count: usize, more: usize| {
-                let columns = Columns::new((rows, cols), count, lean, more);
+                let columns = LeaningColumns::new((rows, cols), count, lean, more);
                 let cols = (0..rows).map(|row| columns.read(n, row)).collect();
-                Region { slabs: 0..slabs, cols }
+                Region { slabs: 0..slabs, rows, cols }
             };
             each_gets_what_it_needs(&dims, &part, &[0, 2, 40]);
         }
+    }
+
+    /// Cuts that move from slab to slab, to members whose columns are the same in all.
+    #[test]
+    fn columns_may_depend_on_the_slab() {
+        let (slabs, cols) = (23, 40);
+        let part = |n: usize, count: usize, more: usize| {
+            let cut = |n: usize| cols * n / count;
+            let cols = (0..if more > 0 { 1 } else { slabs }).map(|slab| match more {
+                0 => {
+                    cut(n).saturating_sub(slab % 4 * n)
+                        ..cut(n + 1).saturating_sub(slab % 4 * (n + 1))
+                }
+                _ => cut(n).saturating_sub(more)..(cut(n + 1) + more).min(cols),
+            });
+            let last = |cols: Range<usize>| if n + 1 == count { cols.start..40 } else { cols };
+            Region { slabs: 0..slabs, rows: 1, cols: cols.map(last).collect() }
+        };
+        each_gets_what_it_needs(&[slabs, cols], &part, &[0, 20, 40]);
     }
 }

@@ -6,10 +6,10 @@
 //! those of the last pass, like a run in one process: those of several fields get their names
 //! together.
 //!
-//! The members exchange the sums of what they have written ([`Written`]). In the next pass each
-//! member compares every unit of slabs that it reads with the sum of the writer. Members that have
-//! columns take sums of these; for the sums of whole slabs that the record of a result has, each
-//! reads a part of the slabs at the end ([`sums`]).
+//! Members that have slabs exchange the sums of what they have written ([`Written`]). In the next
+//! pass each compares every unit that it reads with the sum of the writer. Members that have columns
+//! take sums of these ([`sums`](super::sums)); for the sums of whole slabs that the record of a
+//! result has, each reads a part of the slabs at the end ([`sums`]).
 
 use std::fs::File;
 use std::ops::Range;
@@ -30,9 +30,9 @@ use crate::run::computation::Computation;
 use crate::run::fields::{Fields, Input, failed};
 use crate::run::start::{Standing, Start};
 use crate::run::target::Kind;
-use crate::streamed::team::{all, decode, encode};
-use crate::streamed::{Leftovers, Pending, Target};
+use crate::run::target::{Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
+use crate::team::agree::{all, decode, encode};
 use crate::team::share::Share;
 use crate::{Error, Result};
 
@@ -135,10 +135,10 @@ pub(super) fn open(target: &Target, names: &[u8], opener: &str) -> Result<(Vec<S
 }
 
 /// Writes the headers of all files.
-pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
+pub(super) fn write_headers(inputs: &[Input<'_>], npy: bool, sets: &[Set]) -> Result<()> {
     for set in sets {
         for ((file, path), input) in set.iter().zip(inputs) {
-            let (header, _) = input.file(true);
+            let (header, _) = input.file(npy);
             file.write_all_at(&header, 0).map_err(|source| failed("write", path, source))?;
         }
     }
@@ -152,7 +152,7 @@ pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
 /// All members call it, after all have brought what they have written to disk.
 pub(super) fn sums(
     inputs: &[Input<'_>],
-    set: &Set,
+    (set, npy): (&Set, bool),
     share: &Share,
     monitor: &Monitor,
     me: &mut Member,
@@ -166,7 +166,7 @@ pub(super) fn sums(
     let mine = part(rank).start * unit..(part(rank).end * unit).min(slabs);
     let read = inputs.iter().zip(set).map(|(input, (file, path))| {
         let file = DirectFile::of(file, path, false)?;
-        let place = (input.start(true), input.slab_bytes());
+        let place = (input.start(npy), input.slab_bytes());
         let sums = SlabSums::of_file(&file, place, (unit, slabs), mine.clone(), monitor)?;
         Ok(sums.values().to_vec())
     });
@@ -262,7 +262,7 @@ impl Written {
         Ok(())
     }
 
-    /// Keeps the sums of a pass, and exchanges them if the members have the slabs `own`.
+    /// Keeps the sums of a pass, and exchanges them: the members have the slabs `own`.
     ///
     /// # Collective
     /// All members call it after each pass.
@@ -271,7 +271,7 @@ impl Written {
         before: u64,
         fields: &[Fields],
         sums: &PassSums,
-        (own, share): (Option<&[Range<usize>]>, &Share),
+        (own, share): (&[Range<usize>], &Share),
         me: &mut Member,
     ) -> Result<()> {
         let paths = match fields.first() {
@@ -280,11 +280,9 @@ impl Written {
         };
         let mut all: Vec<Vec<u64>> =
             sums.written.iter().map(|sums| sums.values().to_vec()).collect();
-        if let Some(own) = own {
-            let unit = share.unit.unwrap_or(1);
-            let units = |member: usize| own[member].start / unit..own[member].end.div_ceil(unit);
-            gather(&mut all, units, me)?;
-        }
+        let unit = share.unit.unwrap_or(1);
+        let units = |member: usize| own[member].start / unit..own[member].end.div_ceil(unit);
+        gather(&mut all, units, me)?;
         self.passes += 1;
         self.last = Some(OfPass { before, pass: self.passes, paths, sums: all });
         Ok(())

@@ -54,11 +54,6 @@ impl Groups {
         Groups { members: members.collect(), hosts }
     }
 
-    /// Returns groups of one member each.
-    pub(crate) fn alone(members: usize) -> Groups {
-        Groups::new(&(0..members).collect::<Vec<_>>())
-    }
-
     /// Returns the number of groups.
     pub(crate) fn count(&self) -> usize {
         self.members.len()

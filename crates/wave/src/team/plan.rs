@@ -1,25 +1,31 @@
 //! One plan for all members.
 //!
 //! # Contract
-//! [`slabs`](OnTeam::slabs) and [`columns`](OnTeam::columns) gather what each member has. Members
-//! with slabs have plans of one depth, which is that of the member with the least memory, cache and
-//! disk; bands and pieces are each member's. Members with columns have the same plan. Passes are
-//! less deep than asked if columns are too narrow otherwise.
+//! [`given`](OnTeam::given) gathers what each member has. Members with slabs
+//! ([`slabs`](OnTeam::slabs)) have plans of one depth, which is that of the member with the least
+//! memory, cache and disk; bands and pieces are each member's. Members with columns
+//! ([`columns`](OnTeam::columns)) have the same plan. Passes are less deep than asked if columns are
+//! too narrow otherwise. The plan of [`strips`] is also the same for all.
+
+pub(crate) mod bands;
+mod costs;
+pub(crate) mod link;
+mod strips;
 
 use std::ops::Range;
 
 use syncline_fabric::Member;
-use syncline_kernel::rule::three;
+use syncline_kernel::rule::{Rule, three};
 use syncline_store::ElementType;
 
 use super::OnTeam;
 use crate::engines::explicit;
 use crate::pass::sums::unit_of;
 use crate::run::fields::Input;
+use crate::run::machine::{cache_bytes, rate_of};
 use crate::run::plan::{ArrayPlan, Question};
-use crate::streamed::team::all;
-use crate::streamed::{cache_bytes, rate_of};
-use crate::team::columns::Columns;
+use crate::team::agree::all;
+use crate::team::columns::LeaningColumns;
 use crate::team::groups::Groups;
 use crate::team::share::Share;
 use crate::{Error, Result};
@@ -30,7 +36,7 @@ const UNITS: [usize; 2] = [8, 64];
 const TWICE: usize = 8;
 
 /// What the members have.
-struct Given {
+pub(super) struct Given {
     elements: Vec<ElementType>,
     on_file: Vec<bool>,
     /// Of this member.
@@ -41,7 +47,8 @@ struct Given {
     poorest: usize,
     threads_of_all: [usize; 2],
     cache: u64,
-    disk: Option<f64>,
+    /// The least rate of a disk of all members, for each of those that share it.
+    pub(super) disk: Option<f64>,
 }
 
 impl OnTeam<'_> {
@@ -52,6 +59,8 @@ impl OnTeam<'_> {
     /// All members call it.
     pub(super) fn slabs(
         &self,
+        rule: &Rule,
+        given: &Given,
         to_files: bool,
         me: &mut Member,
     ) -> Result<(ArrayPlan, Vec<Range<usize>>, Share)> {
@@ -64,13 +73,13 @@ impl OnTeam<'_> {
         let own: Vec<Range<usize>> =
             (0..members).map(|member| Share::of(slabs, (member, members), unit).own).collect();
         let share = Share::of(slabs, (me.rank(), members), unit);
-        let given = self.given(to_files, me)?;
         let most = own.iter().map(ExactSizeIterator::len).max().unwrap_or(1);
         let fewest = own.iter().map(ExactSizeIterator::len).min().unwrap_or(1);
-        let reach = explicit::reach(self.kernel.rule()).max(1);
+        let reach = explicit::reach(rule).max(1);
         let deepest = (fewest / (TWICE * reach)).max(1) as u64;
         let dims = [most, rows, cols];
-        let question = self.question(&given, to_files, (dims, 1), deepest, given.threads_of_all[1]);
+        let question =
+            self.question((rule, given), to_files, (dims, 1), deepest, given.threads_of_all[1]);
         let question = Question { around: 2 * reach, ..question };
         let plan = question.answer().and_then(|ArrayPlan { depth, .. }| {
             let (threads, memory) = (given.threads, given.memory);
@@ -87,14 +96,15 @@ impl OnTeam<'_> {
     /// All members call it.
     pub(super) fn columns(
         &self,
+        rule: &Rule,
+        given: &Given,
         (to_files, copied): (bool, bool),
         me: &mut Member,
-    ) -> Result<(ArrayPlan, Share, Columns)> {
+    ) -> Result<(ArrayPlan, Share, LeaningColumns)> {
         let dims = three(self.inputs[0].dims());
-        let given = self.given(to_files, me)?;
         let of = (dims, me.size());
         let threads = given.threads_of_all[0];
-        let question = self.question(&given, to_files, of, u64::MAX, threads);
+        let question = self.question((rule, given), to_files, of, u64::MAX, threads);
         let together = if to_files { Groups::of(me).largest() } else { 1 };
         let question = Question { copied, together, ..question };
         let plan = question.answer().map(|plan| {
@@ -106,12 +116,16 @@ impl OnTeam<'_> {
         Ok((plan, share, columns))
     }
 
-    /// Gathers what the members have.
-    fn given(&self, to_files: bool, me: &mut Member) -> Result<Given> {
-        let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
+    /// Gathers what the members have. The result goes to files, or the inputs are copied to memory
+    /// first.
+    ///
+    /// # Collective
+    /// All members call it.
+    pub(super) fn given(&self, (to_files, copied): (bool, bool), me: &mut Member) -> Result<Given> {
+        let (inputs, settings) = (self.inputs, self.settings);
         let several = to_files && settings.iterations > 1;
         let is_on_file = |(n, input): (usize, &Input<'_>)| {
-            to_files && matches!(input, Input::File(_)) || several && n < rule.fields
+            !copied && matches!(input, Input::File(_)) || several && n < self.kernel.fields()
         };
         let rate = inputs.iter().find_map(|input| match input {
             Input::File(file) => {
@@ -146,7 +160,7 @@ impl OnTeam<'_> {
 
     fn question<'q>(
         &'q self,
-        given: &'q Given,
+        (rule, given): (&'q Rule, &'q Given),
         to_files: bool,
         (dims, members): ([usize; 3], usize),
         deepest: u64,
@@ -154,7 +168,7 @@ impl OnTeam<'_> {
     ) -> Question<'q> {
         let settings = self.settings;
         Question {
-            rule: self.kernel.rule(),
+            rule,
             dims,
             members,
             together: 1,
@@ -177,7 +191,7 @@ impl OnTeam<'_> {
 
     /// Returns the number of slabs of a unit of sums of the files.
     pub(super) fn unit(&self, members: usize) -> usize {
-        let fields = &self.inputs[..self.kernel.rule().fields];
+        let fields = &self.inputs[..self.kernel.fields()];
         let best = unit_of(fields.iter().map(Input::slab_bytes).max().unwrap_or(1));
         let [fewest, most] = UNITS.map(|units| units * members);
         let slabs = self.inputs[0].dims()[0];
@@ -187,7 +201,7 @@ impl OnTeam<'_> {
 
 impl Given {
     /// Returns the error of a member: that of one with too little memory has its own bound.
-    fn too_small(&self, error: Error) -> Error {
+    pub(super) fn too_small(&self, error: Error) -> Error {
         match error {
             Error::StreamMemory { needed, .. } if self.memory >= needed => {
                 Error::Elsewhere { rank: self.poorest, error: String::new() }

@@ -1,6 +1,7 @@
 //! Sweeps on teams against the plain loop, for random descriptions.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use syncline_fabric::{Member, Team};
 use syncline_kernel::rule::plain::plain;
@@ -11,19 +12,21 @@ use syncline_store::generation::Identity;
 use syncline_testkit::{cases, seed};
 
 use super::files::sums;
-use super::{Agreed, OnTeam};
+use super::kernel::Computes;
+use super::{Agreed, Division, OnTeam};
 use crate::engines::ordered;
 use crate::engines::tests::{Case, case, change, difference, every_lanes, solid_case, wider_case};
 use crate::monitor::Monitor;
 use crate::pass::buffers::Buffers;
+use crate::pass::spent::Spent;
 use crate::pass::sums::SlabSums;
 use crate::plan::SweepPlan;
 use crate::run::fields::{Input, Output, failed};
 use crate::run::plan::{ArrayPlan, Question};
 use crate::run::scheme::BySlabs;
 use crate::run::{Done, Run};
-use crate::streamed::Spent;
 use crate::target::Target;
+use crate::team::groups::Groups;
 use crate::team::share::Share;
 use crate::{Described, Error, Result, Runner, Sweep, SweepReport};
 
@@ -84,14 +87,14 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
             let share = Share::of(dims[0], (member, members), unit);
             let own = share.own.clone();
             let settings = &sweep.settings;
-            let scheme = Box::new(BySlabs { rule, plan, lanes: settings.lanes });
+            let scheme = Box::new(BySlabs { rule, plan, lanes: settings.lanes, team: None });
             let run = Run {
                 scheme,
                 inputs: &inputs,
                 settings,
                 npy: true,
                 share,
-                columns: None,
+                team: None,
                 buffers: Buffers::default(),
             };
             let mut output = Output::Memory(Vec::new());
@@ -353,17 +356,22 @@ fn random_bands(cases: std::ops::Range<u64>, case: &Cases) {
         }
         let outcomes = team(hosts, |me| {
             let sweep = sweep.clone().monitor(std::sync::Arc::new(Monitor::new()));
-            let on_team = OnTeam { kernel: &described, inputs: &inputs, settings: &sweep.settings };
+            let on_team = OnTeam {
+                kernel: Computes::Rule(&described),
+                inputs: &inputs,
+                settings: &sweep.settings,
+            };
             let agreed = Agreed {
                 begun: std::time::Instant::now(),
                 identity: Identity::default(),
-                plan,
-                own: Vec::new(),
+                plan: SweepPlan::Arrays(plan),
+                division: Division::Columns(Arc::new(columns.clone())),
                 share: Share::whole(dims[0]),
-                columns: Some((columns.clone(), me.rank())),
+                groups: Groups::of(me),
+                npy: true,
                 in_memory: true,
             };
-            on_team.gather_as(&agreed, me)
+            on_team.gather_as(&agreed, Vec::new(), me)
         });
         for outcome in outcomes {
             let (fields, report) = outcome.unwrap();
@@ -396,9 +404,13 @@ fn a_member_that_cannot_open_the_files_of_a_copy_is_an_error_of_all() {
     for (hosts, broken) in [((1, 3), 0), ((1, 3), 1), ((3, 1), 2)] {
         let errors = team(hosts, |me| {
             let sweep = Sweep::new(described.clone()).iterations(5).runner(Runner::pool(1));
-            let on_team = OnTeam { kernel: &described, inputs: &inputs, settings: &sweep.settings };
+            let on_team = OnTeam {
+                kernel: Computes::Rule(&described),
+                inputs: &inputs,
+                settings: &sweep.settings,
+            };
             let agreed = on_team.agree(Some(&target), Ok(()), me).unwrap();
-            let (fields, _) = on_team.in_parts(&agreed, me).unwrap();
+            let (fields, _) = on_team.in_parts(&agreed, Vec::new(), me).unwrap();
             let files = match me.rank() == broken {
                 true => Err(failed("open", &path, std::io::Error::other("too many files"))),
                 false => Ok(vec![(file.try_clone().unwrap(), path.clone())]),
@@ -434,7 +446,7 @@ fn the_sums_of_files_are_those_of_the_arrays() {
         let share = Share { unit: Some(unit), ..Share::whole(slabs) };
         let of_arrays = arrays.each_ref().map(|array| SlabSums::of_array(array, unit));
         let expected: Vec<u64> = of_arrays.iter().flat_map(SlabSums::values).copied().collect();
-        for sums in team(hosts, |me| sums(&inputs, &set, &share, &Monitor::new(), me)) {
+        for sums in team(hosts, |me| sums(&inputs, (&set, true), &share, &Monitor::new(), me)) {
             assert_eq!(sums.unwrap(), expected, "{slabs} slabs in units of {unit}");
         }
     }

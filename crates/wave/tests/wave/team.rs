@@ -34,6 +34,8 @@ struct Case {
     inputs: Vec<Place>,
     odd_values: bool,
     seed: u64,
+    /// The tolerance, and whether the sweep ends exactly where it is reached.
+    until: Option<(f64, bool)>,
 }
 
 impl Case {
@@ -43,6 +45,10 @@ impl Case {
             .executor(Executor::Streamed)
             .runner(Runner::pool(self.threads))
             .lanes(self.lanes);
+        let sweep = match self.until {
+            Some((tolerance, exact)) => sweep.until(tolerance).exact_stop(exact),
+            None => sweep,
+        };
         match self.depth {
             Some(depth) => sweep.depth(depth),
             None => sweep,
@@ -66,12 +72,27 @@ fn case() -> impl Strategy<Value = Case> {
         (3, 1),
         (4, 1),
     ]);
-    let rest = (hosts, lanes(), prop::bool::weighted(0.3), any::<u64>());
-    (numbers, places, rest).prop_map(|(numbers, inputs, (hosts, lanes, odd_values, seed))| {
-        let (rows, cols, iterations, depth, threads) = numbers;
-        let shape = Shape::new(rows, cols);
-        Case { shape, iterations, depth, threads, hosts, lanes, inputs, odd_values, seed }
-    })
+    let tolerances = prop::sample::select(vec![0.01, 0.3, 2.0, 1e3]);
+    let until = prop::option::of((tolerances, any::<bool>()));
+    let rest = (hosts, lanes(), prop::bool::weighted(0.3), any::<u64>(), until);
+    (numbers, places, rest).prop_map(
+        |(numbers, inputs, (hosts, lanes, odd_values, seed, until))| {
+            let (rows, cols, iterations, depth, threads) = numbers;
+            let shape = Shape::new(rows, cols);
+            Case {
+                shape,
+                iterations,
+                depth,
+                threads,
+                hosts,
+                lanes,
+                inputs,
+                odd_values,
+                seed,
+                until,
+            }
+        },
+    )
 }
 
 /// Runs `f` in the members of a team on that many hosts, with as many members on each.
@@ -103,7 +124,7 @@ impl Check for OnTeam {
             let sweep = case.sweep(kernel.clone()).monitor(Arc::clone(&monitor));
             let target = Target::npy(&path).describe("kernel", "a name");
             let report = sweep.run_on(me, &field, &coefficients, &target)?;
-            assert_eq!(monitor.done(), monitor.total());
+            assert!(case.until.is_some() || monitor.done() == monitor.total());
             Ok::<SweepReport, Error>(report)
         });
         if reports
@@ -117,22 +138,31 @@ impl Check for OnTeam {
             );
             return Ok(false);
         }
-        for report in reports {
-            prop_assert_eq!(report.unwrap().iterations, case.iterations);
+        let zeros = Matrix::zeros(case.shape, Layout::RowMajor).unwrap();
+        let (_, alone) = case.sweep(kernel.clone()).run(&field, &coefficients, zeros).unwrap();
+        let reports: Vec<_> = reports.into_iter().map(Result::unwrap).collect();
+        let done = reports[0].iterations;
+        for report in &reports {
+            prop_assert_eq!((report.iterations, report.converged), (done, alone.converged));
+        }
+        match (alone.converged, case.until) {
+            (Some(at), Some((_, true))) => prop_assert_eq!(done, at + 1),
+            (Some(at), _) => prop_assert!(done > at && done <= case.iterations),
+            (None, _) => prop_assert_eq!(done, case.iterations),
         }
         let result = Matrix::<T>::open(&path).unwrap();
-        let plain = data.plain(&kernel, case.iterations);
-        same(&values(&result), &plain, case.shape.cols)?;
+        same(&values(&result), &data.plain(&kernel, done), case.shape.cols)?;
         let gathered = team(case.hosts, |me| {
             let sweep = case.sweep(kernel.clone());
             let result = vec![T::from_f64(-1.0); case.shape.elements()];
             let result = Matrix::from_vec(case.shape, result)?;
             let (result, report) = sweep.gather_on(me, &field, &coefficients, result)?;
-            assert_eq!(report.bytes_written, 0);
-            Ok::<_, Error>(values(&result))
+            assert_eq!((report.bytes_written, report.converged), (0, alone.converged));
+            Ok::<_, Error>((values(&result), report.iterations))
         });
         for result in gathered {
-            same(&result.unwrap(), &plain, case.shape.cols)?;
+            let (result, done) = result.unwrap();
+            same(&result, &data.plain(&kernel, done), case.shape.cols)?;
         }
         let files = std::fs::read_dir(folder.path()).unwrap().count();
         prop_assert_eq!(files, on_file(&case.inputs, N) + 1, "no hidden file is left");
@@ -343,10 +373,6 @@ fn what_one_member_cannot_do_is_an_error_of_all_before_anything_is_written() {
     assert!(memory[1].starts_with("the memory allowed for the sweep, 97.7 KiB, "), "{memory:?}");
     assert!(memory[1].ends_with("; allow each member at least that much"), "{memory:?}");
     assert_eq!(memory[0], format!("rank 1: {}", memory[1]));
-    let tolerance = errors(hosts, 900, &target, |_, sweep| sweep.until(0.1));
-    let text = "a tolerance is not available on a team: give a number of iterations, or run it in \
-                one process";
-    assert_eq!(tolerance, [Some(text.to_owned()), Some(text.to_owned())]);
     let narrow = errors((1, 8), 12, &target, |_, sweep| sweep);
     assert!(narrow.iter().flatten().all(|error| error.contains("the team has 8")), "{narrow:?}");
     assert!(memory.len() == 2 && narrow.iter().all(Option::is_some));

@@ -40,12 +40,12 @@ use std::ops::Range;
 use super::window::Way;
 use super::{Geometry, Ordered};
 use crate::engine::{Bands, Crossing, Job};
-use crate::team::columns::Columns;
+use crate::team::columns::{Columns, LeaningColumns};
 
 /// The part of a pass that one member runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(super) columns: Columns,
+    pub(super) columns: LeaningColumns,
     member: usize,
     /// The positions of the cuts, in the order of the direction.
     at: Vec<isize>,
@@ -58,7 +58,7 @@ pub(crate) struct Part {
 type Lines = Vec<(usize, usize, Range<usize>)>;
 
 impl Part {
-    pub(crate) fn new(columns: &Columns, member: usize, geometry: &Geometry) -> Self {
+    pub(crate) fn new(columns: &LeaningColumns, member: usize, geometry: &Geometry) -> Self {
         let left = geometry.direction.left;
         let position = |nth| (columns.cut(nth, left) + geometry.ahead()) as isize;
         let at = (1..columns.members()).map(position).collect();
@@ -78,7 +78,7 @@ impl Part {
     }
 
     /// Returns the positions of this member.
-    pub(super) fn own_positions(&self) -> (isize, isize) {
+    pub(crate) fn own_positions(&self) -> (isize, isize) {
         self.positions(self.member)
     }
 
@@ -106,7 +106,7 @@ impl Part {
 
     /// Returns the member's own columns of a row, along the direction.
     pub(super) fn own(&self, geometry: &Geometry, row: usize) -> Range<usize> {
-        Part::along(geometry, self.columns.own(self.member, geometry.array_row(row)))
+        Part::along(geometry, self.columns.own(self.member, 0, geometry.array_row(row)))
     }
 
     /// Returns the columns of a row that the member reads, along the direction.
@@ -135,7 +135,7 @@ impl Part {
         for (slab, row, later) in g.window_rows(band) {
             let mut start = at - g.behind() - g.reach() - later;
             if finals.contains(&slab) {
-                let own = Part::along(g, self.columns.own(next, g.array_row(row)));
+                let own = Part::along(g, self.columns.own(next, 0, g.array_row(row)));
                 start = start.min(own.start as isize);
             }
             lines.push((slab, row, g.clip(start..at - later)));

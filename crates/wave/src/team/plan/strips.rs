@@ -1,12 +1,12 @@
-//! One plan for all members.
+//! One plan of strips for all members.
 //!
 //! # Contract
-//! [`agree`] gathers what each member has, and computes the same [`StreamPlan`] in each of them:
+//! [`OnTeam::strips`] computes the same [`StreamPlan`] in each member, from what all have:
 //!
 //! | from the members     | the plan has                                        |
 //! |----------------------|-----------------------------------------------------|
 //! | vectors              | those of rank 0, or the widest that all have        |
-//! | threads, memory, cache | the least                                         |
+//! | threads, memory, cache | the least                                       |
 //! | the rate of the disk | the least, for the columns of one group             |
 //!
 //! The depth is that of a sweep of one process with the columns, the threads and the memory of a
@@ -20,15 +20,19 @@ use std::ops::Range;
 use syncline_fabric::Member;
 use syncline_store::Shape;
 
+use super::Given;
 use super::costs::Costs;
-use super::link::Link;
-use super::sums::most_bytes;
+use super::link::{self, Link};
 use crate::lanes::Lanes;
-use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
 use crate::strip::cut::Cuts;
+use crate::strip::plan::{Question, StreamPlan};
 use crate::strip::tile::Chain;
+use crate::team::OnTeam;
+use crate::team::agree::all;
 use crate::team::groups::Groups;
+use crate::team::kernel::StripKernel;
+use crate::team::sums::most_bytes;
 use crate::{Error, Result};
 
 /// The pieces of a member's share of a band, if it is wide enough.
@@ -38,26 +42,51 @@ const BAND_MOST: usize = 64;
 /// The bytes that a row of a panel may take beside its own.
 const GAP: u64 = 3 << 12;
 
-/// Gathers what all members have, and changes the question to one that all ask alike. Returns the
-/// member with the least memory.
-pub(super) fn agree(me: &mut Member, question: &mut Question) -> Result<usize> {
+impl OnTeam<'_> {
+    /// Returns the plan of a kernel over strips.
+    ///
+    /// # Collective
+    /// All members call it.
+    pub(in crate::team) fn strips(
+        &self,
+        kernel: &dyn StripKernel,
+        given: &Given,
+        (to_files, groups): (bool, &Groups),
+        me: &mut Member,
+    ) -> Result<StreamPlan> {
+        let (settings, largest) = (self.settings, groups.largest() as f64);
+        let question = Question {
+            shape: self.inputs[0].shape(),
+            value: self.inputs[0].element().bytes(),
+            arrays: self.inputs.len(),
+            on_file: given.on_file.iter().filter(|on_file| **on_file).count(),
+            result_on_file: to_files,
+            lanes: lanes(settings.lanes, me)?,
+            stencil: kernel.stencil(),
+            iterations: settings.iterations,
+            converges: settings.tolerance.is_some(),
+            depth: settings.depth,
+            threads: given.threads_of_all[0],
+            memory: given.least_memory,
+            cache: given.cache,
+            // A group reads what its members have.
+            disk: given.disk.map(|rate| rate * largest),
+        };
+        let links = link::measure(me, groups)?;
+        let plan = answer(&question, groups, &links);
+        all(me, plan.map_err(|error| given.too_small(error)))
+    }
+}
+
+/// Returns the vectors that all members have: those of rank 0, or the widest.
+fn lanes(own: Lanes, me: &mut Member) -> Result<Lanes> {
     let available = Lanes::available().fold(0_u64, |mask, lanes| mask | 1 << lanes as u64);
-    let wanted = me.gather(question.lanes as u64)?;
+    let wanted = me.gather(own as u64)?;
     let all = me.gather(available)?.into_iter().fold(u64::MAX, |all, mask| all & mask);
     let choices = Lanes::available().filter(|&lanes| all & 1 << lanes as u64 != 0);
     let choices: Vec<Lanes> = choices.collect();
     let first = choices.iter().find(|&&lanes| lanes as u64 == wanted[0]);
-    question.lanes = first.or(choices.last()).copied().unwrap_or(Lanes::Scalar);
-    let memory = (0..).zip(me.gather(question.memory)?).min_by_key(|&(_, bytes)| bytes);
-    let poorest: (usize, u64) = memory.unwrap_or((me.rank(), question.memory));
-    question.memory = poorest.1;
-    let mut least =
-        |value: u64| -> Result<u64> { Ok(me.gather(value)?.into_iter().min().unwrap_or(value)) };
-    question.threads = least(question.threads as u64)? as usize;
-    question.cache = least(question.cache)?;
-    let rate = least(question.disk.map_or(u64::MAX, |rate| rate as u64))?;
-    question.disk = (rate < u64::MAX).then_some(rate as f64);
-    Ok(poorest.0)
+    Ok(first.or(choices.last()).copied().unwrap_or(Lanes::Scalar))
 }
 
 /// Returns the plan for the members of these groups, from a question that all ask alike, with the
@@ -166,8 +195,12 @@ fn with_band(
         plan.memory = bytes(question, &plan, &cuts, groups);
         if plan.memory <= question.memory {
             plan.passes = question.iterations.max(1).div_ceil(plan.depth);
-            // The walk of a last pass of fewer iterations is shorter.
-            let rest = question.iterations % plan.depth;
+            // The walk of a last pass of fewer iterations is shorter. Where an exact stop ends is
+            // not known.
+            let rest = match question.converges {
+                true => 1,
+                false => question.iterations % plan.depth,
+            };
             if rest > 0 {
                 Cuts::new(Chain { levels: rest as usize, ..chain }, plan.piece, members)
                     .map_err(|most| Error::Members { members, most })?;
@@ -196,9 +229,12 @@ fn bytes(question: &Question, plan: &StreamPlan, cuts: &Cuts, groups: &Groups) -
     let (value, rows, slots) = (question.value as u64, plan.rows as u64 + 1, plan.panels as u64);
     let row = |columns: Range<usize>| columns.len() as u64 * value + GAP;
     let shared = |group: usize| {
-        let panel = question.on_file as u64 * rows * row(groups.columns_in(cuts, group));
-        let out = groups.all_columns_out(cuts, group);
-        let out = rows * row(out);
+        let Range { start, end } = groups.members(group);
+        let read = (start..end).map(|member| cuts.share(member).columns_in());
+        let read = read.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+        let panel = question.on_file as u64 * rows * row(read);
+        let [first, last] = [start, end - 1].map(|member| cuts.share(member).all_columns_out());
+        let out = rows * row(first.start..last.end);
         slots * (panel + out) / groups.members(group).len() as u64
     };
     let own = |member: usize| {

@@ -4,17 +4,17 @@
 //! A [`TeamSweep`] is Livermore kernel 23 in doubles, out of core, on a disk of unknown rate, by
 //! members of one thread on hosts of their own. [`TeamSweep::bands`] returns what the plan has for
 //! one height of bands, and [`TeamSweep::chosen`] the height that a run would choose. Both are
-//! those of [`plan`](super::plan), [`cut`](crate::strip::cut) included.
+//! those of the plan of [`strips`](super::strips), [`cut`](crate::strip::cut) included.
 
 use syncline_fabric::Member;
 use syncline_store::Shape;
 
 use super::link::{self, Link};
-use super::plan::{answer_with, narrow};
+use super::strips::{answer_with, narrow};
 use crate::lanes::Lanes;
-use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
 use crate::strip::cut::Cuts;
+use crate::strip::plan::{Question, StreamPlan};
 use crate::strip::tile::Chain;
 use crate::team::groups::Groups;
 use crate::{Error, Result, Stencil};

@@ -24,8 +24,8 @@
 //! has the cycles that are the longest in practice.
 
 use super::link::Link;
-use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::cut::Cuts;
+use crate::strip::plan::{Question, StreamPlan};
 use crate::team::groups::Groups;
 
 /// The nanoseconds of a panel beside those of its bytes, for the requests to read and to write it

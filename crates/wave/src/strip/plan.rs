@@ -300,13 +300,5 @@ impl Question {
     }
 }
 
-/// Returns the bytes of a core's second-level cache, as the kernel reports it; otherwise a small
-/// guess.
-pub(crate) fn cache_bytes() -> u64 {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
-    let kibibytes = text.ok().and_then(|t| t.trim().strip_suffix('K')?.parse::<u64>().ok());
-    kibibytes.map_or(512 << 10, |k| (k << 10).clamp(256 << 10, 4 << 20))
-}
-
 #[cfg(test)]
 mod tests;

@@ -52,6 +52,7 @@ pages! {
     MemoryModel "src/memory-model.md",
     ProgressPage "src/progress.md",
     CrashSafety "src/crash-safety.md",
+    Formats "src/formats.md",
     Failures "src/failures.md",
     Limits "src/limits.md",
     Faq "src/faq.md",

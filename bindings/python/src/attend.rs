@@ -6,6 +6,10 @@
 //! borrowed arrays outlive their use, and nothing goes on behind the caller's back. [`abandon`] is
 //! for work that only reads, and borrows nothing: Ctrl-C leaves it to end by itself.
 //!
+//! # The end of the interpreter
+//! At its end the interpreter kills threads that ask for its lock, also inside of Rust code. So
+//! an exit handler ends their waits before that: [`end`].
+//!
 //! # Costs
 //! One thread for each call. A signal is noticed within [`PERIOD`].
 

@@ -1,4 +1,8 @@
 //! Kernels: descriptions, with the functions of a program.
+//!
+//! Kernels that the interpreter calls hold its lock for a whole piece
+//! (`Described::around_pieces`): a lock that is released after each run of points starves the
+//! threads that wait for it.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -18,6 +18,14 @@
 //! | `recording` | traces of this process and of its workers, and reports of them              |
 //! | `attend`    | work in a thread of its own, watched for signals                            |
 //! | `error`     | errors as the exceptions of the package                                     |
+//!
+//! # Why no rust-numpy
+//! Arrays come and go by the buffer protocol, which is part of the stable interface since
+//! Python 3.11. So the extension does not depend on the interface of numpy.
+//!
+//! # Why the command is a file of the wheel
+//! `python -m syncline` executes it. In the extension it would share signal handlers, `exit`
+//! and the start of its own processes with an interpreter.
 
 mod attend;
 mod buffer;

@@ -26,6 +26,11 @@
 //! A task whose arguments are large is handed out while others are under way only if the memory has
 //! room for a result of that size, too.
 //!
+//! # Why there are two ways to fork
+//! With `.forks()` a waiting task keeps its process, and another process takes its place: a
+//! crash affects one task. With `.stealing()` a fork costs a thousandth of that, but a waiting
+//! worker runs other tasks meanwhile, and its death loses them as well.
+//!
 //! # Source
 //! Task farming and fully strict processing: Moreno Maza et al. 2007. Largest first: Graham,
 //! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with the remaining

@@ -13,6 +13,8 @@
 //!
 //! Every operation rounds each value as the scalar operation does, so the results have the same
 //! bits at all widths. NaNs are the exception: only the fact that a value is NaN is the same.
+//! Which of two NaNs a sum returns depends on the order of its operands, which the compiler may
+//! exchange.
 //!
 //! # How a kernel gets the instructions
 //! A function compiled for AVX-512 is marked `#[target_feature]`. The engine has one such function

@@ -12,6 +12,15 @@
 //! A declaration is checked before a sweep computes any point: `record` runs the update of a
 //! [`PointKernel`](crate::PointKernel) on values that record their origin, and `probe` calls a C
 //! function at some points of pseudo-random values. Routines of whole blocks are not checked.
+//!
+//! Routines of whole blocks may keep state that their first call sets up, so none is called for
+//! a trial.
+//!
+//! # Why a kernel declares neighbours only
+//! Whether strips are skewed by 1 or 2, which blocks wait for which, which orders are allowed,
+//! which edges stay and what a halo holds all follow from the neighbours that an update reads.
+//! An earlier declaration had two flags, of which one was safe by default and one was not, and
+//! which could be wrong without an error.
 
 pub(crate) mod probe;
 pub(crate) mod record;

@@ -26,6 +26,9 @@
 //! the sections of all locations at once, so it is a single step to other threads. A handle that
 //! posts either comes before it, and is seen, or comes behind it, and halts the run again.
 //!
+//! The switch waits for the bodies in progress. Therefore a body must not wait for a handle at
+//! a location of its own overlay.
+//!
 //! At a location that no task writes, the overlay's hold is inclusive: handles that read stand
 //! beside it, as they would in the queues, and cause no switch.
 //!

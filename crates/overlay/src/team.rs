@@ -50,6 +50,10 @@
 //! and host that waits, and the transfers of long data. To begin and end a run: three gathers and a
 //! wait, and a gather more if a location has an encoded value, whose decoding may fail at the end.
 //!
+//! # Why this crate depends on `fabric`
+//! A run on a team is a method of [`Checked`], and shares the engine, the compiled form and the
+//! errors of a run in one process. A crate above both would need all of these in public.
+//!
 //! # Source
 //! The paper names the distributed implementation as future work (Clauss and Gustedt, PDP 2010,
 //! section 5). The construction is this project's; explored by stateright (`lab/models`).

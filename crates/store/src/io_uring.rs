@@ -12,6 +12,7 @@
 //!
 //! No request is left to the kernel's workers: Linux 6.18 accepts a write through the page cache,
 //! assigns it to a worker, and occasionally, if several rings are in use, never starts one.
+//! Three threads with a ring each met that within minutes; with plain calls, never.
 //!
 //! | a request                         | is made                                         |
 //! |-----------------------------------|-------------------------------------------------|

@@ -26,6 +26,15 @@
 //!
 //! See [`cost`](crate::cost) for the formulas. [`RawCounter`] is outside this contract: it has no
 //! ranks, and it does not detect that a thread is gone.
+//!
+//! # Why members have handles
+//! A barrier that counts anonymous arrivals could do without handles, but it could not name the
+//! missing member. A dropped handle ends the waits of the others. A handle also has the private
+//! state of its member.
+//!
+//! # Why counts and flags only grow
+//! A late member finds at least the number for which it waits, and a barrier may be used again
+//! at once.
 
 mod auto;
 mod combined;

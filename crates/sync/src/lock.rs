@@ -30,6 +30,9 @@
 //! it. No member enters while a repair is in progress. A repair begins when a member calls
 //! [`LockMember::recover`]; a repairer that dies is replaced by the next one.
 //!
+//! The repair does not mend the queue link by link. The order among the waiters is lost; in
+//! exchange no code has to understand the state of a killed process.
+//!
 //! Dekker's pattern keeps members and repairers apart: a member stores its state and then loads the
 //! repair mark; a repairer stores the repair mark and then loads the states. Every acquisition
 //! executes the member's side, so the fence between store and load is asymmetric.

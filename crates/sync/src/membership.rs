@@ -13,6 +13,15 @@
 //! Members still in episode `e` proceed, as the member that left had done its part. (In barriers
 //! where a member forwards arrivals of others, it has done its part when it has observed the
 //! episode complete.)
+//!
+//! # Why waits poll
+//! Waking all threads that sleep anywhere in a segment would need a list of them, which a
+//! process that dies could break. So each wait checks for missing members ten times a second,
+//! while it sleeps anyway.
+//!
+//! # Why seats have the number of a process
+//! A process that has ended well is missing only where it has left something behind, and a
+//! repair takes from a dead process what that process held for any rank.
 
 use std::ops::Range;
 use std::sync::OnceLock;

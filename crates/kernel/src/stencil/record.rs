@@ -7,6 +7,11 @@
 //! [`Lane`] does not expose its values. It can branch on the fields of the kernel, which have their
 //! real values in this run.
 //!
+//! # Why the check is not one of types
+//! Accessors with assertions at compile time would cost each kernel a second type parameter,
+//! and fail in `cargo build` only, not in `cargo check`. They would reject a neighbour that is
+//! read under a condition on the fields of the kernel.
+//!
 //! # Costs
 //! One update per sweep; none in the loop over points.
 

@@ -19,6 +19,8 @@
 //! hosts *receives* them: reception 0 is the initial value, and the further ones are numbered in
 //! the order of the queue. Reception n is in slot n modulo 2 of the host. Readers read it in place,
 //! and writers of the host change it in place, until the next reception.
+//! So a writer may be a round ahead of readers on other hosts, and a message never waits for a
+//! reader.
 //!
 //! ```text
 //! queue of x   u (host A)   r, s (B)   v (B)   t (A)        A receives v's version, B receives u's

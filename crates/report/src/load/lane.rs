@@ -1,4 +1,6 @@
 //! The threads of a run.
+//!
+//! A worker that ends and is started again, as in a sweep of several passes, stays one lane.
 
 use syncline_trace::Role;
 use syncline_trace::frame::{LanePart, OpenSpan, ThreadSample};

@@ -21,6 +21,13 @@
 //! twice or changed places remain undetected with a probability of about 2^-64. The sum is no
 //! defence against forgery.
 //!
+//! # Why sums of checksums
+//! Which columns a member finishes depends on the row, and a member reads some that others have
+//! written. Sums of words would need no common bounds, but take five to ten times as long as
+//! XXH3 of pieces. If each member checked only what it has written itself, no sums would be
+//! exchanged; but a stale copy that a host reads of the columns of another host would get into
+//! the result.
+//!
 //! # Costs
 //! The checksum of each piece, and a search among the bounds for each range that is given.
 //!

@@ -5,6 +5,9 @@
 //! and time; [`Existing::at`] reads it back. A file without a mark, on a file system without
 //! extended attributes, or written to since it was marked is not a known result: no run treats it
 //! as its own, resumes from it or replaces it without a request.
+//! After a kill between the naming of a file and the removal of the folder beside it, a run
+//! compares the file with the sums of the manifest: a file of another program is not taken for
+//! a result.
 //!
 //! ```text
 //! user.syncline             one line of JSON, and one of its checksum:

@@ -18,6 +18,11 @@
 //! readers that fetch the line after the last addition. With two members that is less than any
 //! other barrier; from about 8 members on the line is the bottleneck.
 //!
+//! # Why only the last arrival wakes
+//! Waking the sleepers at each arrival would be a system call without effect (`Signal::count`).
+//! With this the counter is the best barrier wherever members outnumber cores: each member has
+//! to run once, not once per round.
+//!
 //! # Source
 //! Kadur and Kochar's counter barrier with sense reversal. Changes: the critical section is one
 //! addition; the count continues instead of being reset by the last member, so there is no sense,

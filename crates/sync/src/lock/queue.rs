@@ -4,6 +4,11 @@
 //! The lock is the only caller, as `Inside` ensures. It uses each rank from one thread at a time,
 //! and never asks for a lock that the rank holds. References into the data of a lock rely on the
 //! results of the queue, so no other code may call a queue or implement one.
+//!
+//! # Why a place survives a deadline
+//! A member that gives up and returns before its turn finds its place. So there are never more
+//! places than members, and no operation allocates. The maximum of one monotone word settles
+//! place and turn.
 
 use std::fmt;
 use std::time::Instant;

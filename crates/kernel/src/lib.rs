@@ -28,6 +28,13 @@
 //!
 //! * [`dynamic`]: a kernel without its type. All executors take one.
 //! * [`strip`]: the layout of rows as skewed vectors, and the loops over them.
+//!
+//! # Circles among the modules
+//! Two reasons have led to circles. Loops are compiled once: so `lanes::Real` implies
+//! `compiled::Compiled`, which knows the kernels of the crate, and `PointKernel::erased` makes a
+//! `dynamic::Kernel`. And some modules define one thing from two sides: texts (`described`) become
+//! rules, which have the graph of a text, and an update (`point::Update`) may run the loop over
+//! strips itself.
 
 mod c_kernel;
 mod compiled;

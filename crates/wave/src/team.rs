@@ -275,8 +275,8 @@ impl OnTeam<'_> {
         Ok((fields, report))
     }
 
-    /// Runs the sweep in memory, in the `given` arrays if there are any; each member has its own part
-    /// of the result.
+    /// Runs the sweep in memory, in the `given` arrays if there are any; each member has its own
+    /// part of the result.
     fn in_parts(
         &self,
         agreed: &Agreed,

@@ -26,6 +26,9 @@
 //! all arrays, and is kept from pass to pass. The overlap of the columns at a cut is packed by both
 //! members.
 //!
+//! Packing is no task of its own: it would carry every value to memory and back once more. Inside a
+//! tile it works on values that are in the cache, or are about to be.
+//!
 //! # Source
 //! Time skewing and skewed vectors: see [`strip`](crate::strip). Clauss and Gustedt (PDP 2010) name
 //! the distributed case as future work.

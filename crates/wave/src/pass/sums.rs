@@ -5,6 +5,9 @@
 //! number of its own: so slabs that have changed places are noticed as well. A pass that goes up
 //! has the same sums as one that goes down, whatever its bands.
 //!
+//! Units are some slabs from slab 0 on, whichever band reads them: bands depend on memory, threads
+//! and vectors, which may be different when a run is resumed.
+//!
 //! # Costs
 //! One XXH3 over each slab that is added: the speed of memory, and some 10 ns for each slab.
 

@@ -5,7 +5,8 @@
 //! Unless requested, no run replaces a file that is not the result of the same computation. Two
 //! computations are the same if they have the same description, shape, type and inputs. The number
 //! of iterations requested, and where a tolerance ends them, are not part of it: `k` iterations
-//! give the same bits whatever the tolerance.
+//! give the same bits whatever the tolerance. The sizes of blocks are part of it in the order
+//! max-parallel alone, whose numbers depend on them: the caller describes them.
 //!
 //! | exists at the result's name or in its folder   | `Refuse` | `Resume`             | `Discard` |
 //! |------------------------------------------------|----------|----------------------|-----------|

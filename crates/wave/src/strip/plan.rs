@@ -29,6 +29,9 @@
 //! that are at most a quarter slower per iteration than the best, as most of its last pass may be
 //! unnecessary.
 //!
+//! The rate of the disk is probed with a little reading. Rules of thumb did everything in one pass
+//! where a file was so small that it measured as slow.
+//!
 //! # The memory of a run
 //! ```text
 //! ring     band + depth + 2 strips of all arrays, or all strips  everything else is small:

@@ -111,12 +111,11 @@ impl<K> Sweep<K> {
     /// # Collective
     /// All members call it, with the same sweep, inputs and target.
     ///
-    /// # Errors
-    /// As [`run_to`](Sweep::run_to). All members return an error if one does: of a failure at
-    /// another member [`Error::Elsewhere`]. [`Error::Fault`] if a member is dead or has left,
+    /// # Errors As [`run_to`](Sweep::run_to). All members return an error if one does: of a failure
+    /// at another member [`Error::Elsewhere`]. [`Error::Fault`] if a member is dead or has left,
     /// [`Error::Members`] if the columns are too few, [`Error::NotOnTeam`] if no point is updated,
-    /// and if the target says [`Leftovers::Resume`](crate::target::Leftovers) and there is something to
-    /// resume.
+    /// and if the target says [`Leftovers::Resume`](crate::target::Leftovers) and there is
+    /// something to resume.
     ///
     /// # Examples
     /// ```

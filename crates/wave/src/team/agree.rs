@@ -1,5 +1,5 @@
-//! What the members of a team agree on: that all begin a sweep, that none has an error, that all see
-//! the same inputs, and the names of the files that all write.
+//! What the members of a team agree on: that all begin a sweep, that none has an error, that all
+//! see the same inputs, and the names of the files that all write.
 //!
 //! # Contract
 //! All functions that take a member are collective. An error of one member is an error of all, with

@@ -27,6 +27,9 @@
 //! All engines of a sweep have the same cuts: a team refuses directions whose cuts move to both
 //! sides.
 //!
+//! With rows in place of columns, a member could begin a pass only when the member above it has
+//! ended the same pass. With columns it is one band behind.
+//!
 //! # Source
 //! This project's.
 //!

@@ -3,8 +3,8 @@
 //! # Contract
 //! [`exchange`] is called by all members, each with fields in memory of which its own part is
 //! valid. Afterwards each has the part that it needs. A part is a range of slabs, and in these for
-//! each row a range of columns, which may depend on the slab. What a member sends to several others is one location of an
-//! overlay, some slabs at a time.
+//! each row a range of columns, which may depend on the slab. What a member sends to several others
+//! is one location of an overlay, some slabs at a time.
 //!
 //! ```text
 //!  member 1   | own part |              all fields, slab by slab and row by row

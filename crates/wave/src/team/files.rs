@@ -7,9 +7,9 @@
 //! together.
 //!
 //! Members that have slabs exchange the sums of what they have written ([`Written`]). In the next
-//! pass each compares every unit that it reads with the sum of the writer. Members that have columns
-//! take sums of these ([`sums`](super::sums)); for the sums of whole slabs that the record of a
-//! result has, each reads a part of the slabs at the end ([`sums`]).
+//! pass each compares every unit that it reads with the sum of the writer. Members that have
+//! columns take sums of these ([`sums`](super::sums)); for the sums of whole slabs that the record
+//! of a result has, each reads a part of the slabs at the end ([`sums`]).
 
 use std::fs::File;
 use std::ops::Range;

@@ -13,6 +13,11 @@
 //! The members of a group read panels in turn. Its last member writes. As each member follows its
 //! western neighbour by a band, a panel is needed for as many bands as there are members: so longer
 //! runs of ranks are several groups.
+//!
+//! Members of one host have rings of their own, and exchange values at their cuts as members of
+//! different hosts do: one geometry serves both. But the disk sees a group, not members: with
+//! columns that each member reads by itself, two processes of one host took twice as long for their
+//! requests of half a row.
 
 use std::ops::Range;
 

@@ -4,8 +4,8 @@
 //! [`given`](OnTeam::given) gathers what each member has. Members with slabs
 //! ([`slabs`](OnTeam::slabs)) have plans of one depth, which is that of the member with the least
 //! memory, cache and disk; bands and pieces are each member's. Members with columns
-//! ([`columns`](OnTeam::columns)) have the same plan. Passes are less deep than asked if columns are
-//! too narrow otherwise. The plan of [`strips`] is also the same for all.
+//! ([`columns`](OnTeam::columns)) have the same plan. Passes are less deep than asked if columns
+//! are too narrow otherwise. The plan of [`strips`] is also the same for all.
 
 pub(crate) mod bands;
 mod costs;

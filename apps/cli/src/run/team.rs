@@ -71,11 +71,6 @@ fn check(args: &RunArgs) -> Result<()> {
     options.first().map_or(Ok(()), |option| Err(unavailable(option)))
 }
 
-/// Refuses an option that a sweep over matrices does not have on a team.
-fn check_of_matrices(args: &RunArgs) -> Result<()> {
-    if args.until.is_some() { Err(unavailable("--until")) } else { Ok(()) }
-}
-
 fn unavailable(option: &str) -> Error {
     Error::Usage(format!(
         "{option} is not available on a team: leave it out, or run the sweep in one process"
@@ -143,17 +138,16 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<(Option<
     if let Some(described) = &kernel.over_arrays {
         return arrays::run_on(args, &kernel, described, &inputs, me, signals);
     }
-    all(me, check_of_matrices(args))?;
     let found = all(me, inputs.find(&kernel, args.field.as_deref()))?;
     let (members, bound) = (me.size(), Bound::of_member(args.memory, me.ranks_on(me.host()).len()));
     match found.element {
         ElementType::Float64 => {
             let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found);
-            Ok((Job { members, bound, ..all(me, job)? }.run_on(me, signals)?, true))
+            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         ElementType::Float32 => {
             let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
-            Ok((Job { members, bound, ..all(me, job)? }.run_on(me, signals)?, true))
+            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         other => all(me, Err(Error::Whole(other))),
     }
@@ -245,7 +239,9 @@ pub(super) fn measured(me: &mut Member, meter: Meter, bound: Bound) -> Measured 
 }
 
 impl<T: Real> Job<'_, T> {
-    fn run_on(self, me: &mut Member, signals: &Signals) -> Result<Option<Summary>> {
+    /// Returns the summary in the first member, and whether the tolerance was reached, if one was
+    /// given.
+    fn run_on(self, me: &mut Member, signals: &Signals) -> Result<(Option<Summary>, bool)> {
         let shape = self.arrays.field.shape();
         let first = me.rank() == 0;
         let prepared = (|| {
@@ -272,7 +268,9 @@ impl<T: Real> Job<'_, T> {
             explained(error, signal, &self.advice(), explain)
         })?;
         let measured = measured(me, meter, self.bound);
-        Ok(first.then(|| self.summarize(&report, &measured)))
+        // One process tells by its exit code.
+        let converged = !first || self.args.until.is_none() || report.converged.is_some();
+        Ok((first.then(|| self.summarize(&report, &measured)), converged))
     }
 
     fn summarize(&self, report: &SweepReport, measured: &Measured) -> Summary {

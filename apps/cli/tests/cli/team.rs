@@ -155,12 +155,36 @@ fn processes_share_the_columns_of_arrays() {
     }
 }
 
+/// Kernels of matrices, which run in strips, end where one process does.
+#[test]
+fn strips_on_a_team_end_at_the_tolerance() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson data --rows 120 --cols 150");
+    let run = "run sor data --omega 1.9 --iterations 800 --until 1e-3 --exact-stop --json --output";
+    let one: Value = serde_json::from_str(&ok(path, &format!("{run} one.npy"))).unwrap();
+    assert!(one["converged_at"].is_u64(), "{one}");
+    for (options, depth) in [("-n 2", 7), ("-n 3", 100), ("-n 2 --threads 2", 20)] {
+        let run = format!("{run} team.npy --force --quiet --depth {depth}");
+        let out = succeeds(launch(path, options, &run), &run);
+        let summary: Value = serde_json::from_str(&out).expect("one line, of the first member");
+        assert_eq!(summary["converged_at"], one["converged_at"]);
+        assert_eq!(summary["iterations"], one["iterations"]);
+        assert!(
+            fs::read(path.join("team.npy")).unwrap() == fs::read(path.join("one.npy")).unwrap()
+        );
+    }
+    let short = "run sor data --iterations 3 --until 1e-9 --output short.npy --quiet";
+    let output = launch(path, "-n 2", short).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "the tolerance was not reached: {output:?}");
+}
+
 #[test]
 fn an_error_is_told_once() {
     let folder = data();
     let path = folder.path();
     let cases = [
-        ("run lk23 data --iterations 2 --until 0.1", 2, "--until is not available on a team"),
+        ("run lk23 data --iterations 2 --verify", 2, "--verify is not available on a team"),
         ("run lk23 data --iterations 2 --resume", 2, "--resume is not available on a team"),
         ("run lk23 nowhere --iterations 2", 1, "nowhere"),
         ("run lk23 data --iterations 2 --output one.npy", 1, "--force replaces it"),
@@ -236,7 +260,7 @@ fn a_command_line_that_one_member_is_refused_is_an_error_of_all() {
     for (wrong, text) in [
         ("--depht 3", "unexpected argument '--depht' found; tip: "),
         ("--threads 0", "invalid value '0' for '--threads <N>'"),
-        ("--until 0.1", "--until is not available on a team"),
+        ("--verify", "--verify is not available on a team"),
         ("--resume", "--resume is not available on a team"),
     ] {
         let script = format!("{is_second} {run} {wrong};; *) {run};; esac");

@@ -294,9 +294,11 @@ impl Question<'_> {
         let (bands, pieces) = self.tasks(depth, band, piece);
         let disk = disk + if moved > 0.0 { bands as f64 * REQUEST_NS } else { 0.0 };
         let tasks = (bands * pieces) as f64 * TASK_NS / self.threads as f64;
-        // The bands follow one another: with few pieces in each, threads wait for one another.
-        let least = if self.members > 1 { 0.5 } else { 1.0 };
-        let together = (pieces as f64 / 2.0).clamp(least, self.threads as f64);
+        // The bands follow one another: with few pieces in each, threads wait for one another. The
+        // last piece of a member and the first one of its neighbour follow each other in turn: with
+        // fewer than four each also waits for the other one's thread.
+        let (share, least) = if self.members > 1 { (4.0, 0.25) } else { (2.0, 1.0) };
+        let together = (pieces as f64 / share).clamp(least, self.threads as f64);
         let idle = self.threads as f64 / together;
         // A piece of an ordered rule waits for the second one of the band before: each thread
         // begins two pieces after the one before it.
@@ -336,8 +338,17 @@ impl Question<'_> {
         }
         let chain = self.ordered(depth, band);
         let bands = chain.last().map_or(0, |g| g.bands.count());
-        let pieces =
-            chain.iter().map(|g| g.walk().len().div_ceil(piece.max(g.least_piece())).max(1));
+        let pieces = chain.iter().map(|g| {
+            let (piece, walk) = (piece.max(g.least_piece()), g.walk().len());
+            match self.members {
+                1 => walk.div_ceil(piece).max(1),
+                // The pieces of a member are longer instead of one that is shorter.
+                _ if self.rule.dimensions == 2 => {
+                    (self.dims[2].saturating_sub(2 * g.margin()) / piece).max(1)
+                }
+                _ => (walk.saturating_sub(2 * g.margin()) / piece).max(1),
+            }
+        });
         (bands, pieces.sum())
     }
 

@@ -41,6 +41,8 @@
 //! |          |                                         | pieces of the next engine               |
 //! | edge     | the write of a group                    | a task of the group that writes the     |
 //! |          |                                         | block                                   |
+//! | final    | a task of a member, with its rows out   | a task of each other member, which puts |
+//! | values   |                                         | them into its memory, if all get all    |
 //!
 //! With what goes back travels the progress of the members after the cut: so the first member can
 //! show that of all. All other passes of members are passes of one process.
@@ -121,6 +123,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) before: u64,
     /// On a team whose members have columns of all slabs: these members.
     pub(crate) team: Option<&'a Members>,
+    /// Whether all these members get what each computes, in memory.
+    pub(crate) to_all: bool,
     /// Returns the error of a field whose sums tell that it is damaged: in these slabs and columns.
     pub(crate) damaged: Option<&'a Damaged<'a>>,
 }
@@ -183,6 +187,8 @@ struct Places {
     /// For each member, of which one in each group writes.
     writers: Vec<Location<Writers>>,
     stages: Vec<StagePlaces>,
+    /// For each member and slot, its final values, if all get them.
+    whole: Vec<Vec<Location<[u8]>>>,
     /// The parts of blocks that another group writes, of each field.
     edges: Vec<(usize, Message)>,
 }
@@ -393,6 +399,13 @@ impl Pass<'_> {
         });
         let edges = edges.collect();
         let stages = stages.iter().enumerate().map(of_stage).collect();
+        let wholes = if self.to_all && members > 1 { 0..members } else { 0..0 };
+        let whole = |member| {
+            let len = self.whole_bytes(member, fields, last.engine.bands()).max(1);
+            let name = |r| format!("final values of {member}, {r}");
+            (0..flight).map(|r| Location::absent(name(r), len)).collect()
+        };
+        let whole = wholes.map(whole).collect();
         let queue = || IoQueue::new(Method::Auto);
         let reader = |member| Location::new(format!("reader of {member}"), queue());
         let mut mine = Some(sinks);
@@ -424,6 +437,7 @@ impl Pass<'_> {
                 .collect(),
             writers: (0..members).map(writer).collect(),
             stages,
+            whole,
             edges,
         };
         Ok((places, panels))
@@ -496,6 +510,22 @@ impl Pass<'_> {
                     self.sum_columns(&panels.finals[r], given, outgoing, final_slabs(step))
                 });
                 self.put(&mut overlay, task, member);
+            }
+            for (member, whole) in places.whole.iter().enumerate() {
+                let access = (places.finals[member][r].read(), whole[r].write());
+                let name = format!("send {r} of {member}");
+                let task = overlay.task(name, access, move |(_, values), step| {
+                    self.give_whole(&panels.finals[r], outgoing, final_slabs(step), values);
+                });
+                self.put(&mut overlay, task, member);
+                for to in (0..places.whole.len()).filter(|to| *to != member) {
+                    let name = format!("take {r} of {member} in {to}");
+                    let task = overlay.task(name, whole[r].read(), move |values, step| {
+                        let slabs = final_slabs(step);
+                        self.take_whole(&panels.finals[r], outgoing, (member, slabs), values);
+                    });
+                    self.put(&mut overlay, task, to);
+                }
             }
             for group in (0..groups).filter(|_| writes) {
                 let edges = || places.edges.iter().filter(move |(_, edge)| edge.from == group);

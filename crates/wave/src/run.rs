@@ -59,6 +59,8 @@ pub(crate) struct Run<'a> {
     pub(crate) share: Share,
     /// The groups of a team whose members run the passes together, and the number of this one.
     pub(crate) team: Option<(Groups, usize)>,
+    /// Whether each of these members gets all of the fields in memory, if the last pass is known.
+    pub(crate) gathers: bool,
     /// What its passes have in common.
     pub(crate) buffers: Buffers,
 }
@@ -81,6 +83,8 @@ struct Coming {
     /// Whether it reads the inputs, and whether it writes over the fields that it reads.
     first: bool,
     in_place: bool,
+    /// Whether all members get what each computes.
+    to_all: bool,
 }
 
 /// A pass that has ended.
@@ -207,6 +211,11 @@ impl Run<'_> {
                 Output::Generations(generations) => generations.committed() == 0,
                 _ => done.passes == 0,
             };
+            let next = done.iterations + levels as u64;
+            let next = (next < *iterations).then(|| self.levels(next));
+            let to_all = self.gathers && next.is_none();
+            // What comes from others must not replace what is still read.
+            let in_place = in_place && !to_all;
             let ready = self.ready(&mut sets, output, done.passes, first || in_place);
             // The units of what is read are those of the pass that has written it.
             let units = (!first).then(|| match &*output {
@@ -217,8 +226,6 @@ impl Run<'_> {
                 _ => None,
             });
             let (before, passes) = (done.iterations, done.passes);
-            let next = before + (levels as u64);
-            let next = (next < *iterations).then(|| self.levels(next));
             let sums = |wanted: &[usize], levels: usize, next: Option<usize>| {
                 let left = given.as_ref().map(|given| self.left(given, levels)).transpose()?;
                 let given = next.filter(|_| is_checked).map(|next| self.given(levels, next));
@@ -239,7 +246,7 @@ impl Run<'_> {
                     Ok(sums) => (Ok(()), sums),
                     Err(error) => (Err(error), PassSums::default()),
                 };
-                let coming = Coming { before, passes, levels, first, in_place };
+                let coming = Coming { before, passes, levels, first, in_place, to_all };
                 let what = (spent, &mut of_pass, expected.as_deref());
                 let norms = self.pass(ready, sets, coming, what, team.member());
                 let norms =
@@ -453,7 +460,14 @@ impl Run<'_> {
         };
         let sets = [Fields::Files(files), Fields::Memory(fields)];
         let what = (spent, &mut PassSums::default(), None);
-        let coming = Coming { before: 0, passes: 0, levels: 0, first: false, in_place: false };
+        let coming = Coming {
+            before: 0,
+            passes: 0,
+            levels: 0,
+            first: false,
+            in_place: false,
+            to_all: false,
+        };
         self.pass(ready, &sets, coming, what, me).map(drop)
     }
 

@@ -25,8 +25,9 @@
 //! | in files       | all sync their bytes; the next pass reads those of others in the files, |
 //! |                | and compares them with the sums of those that wrote them: slabs at the  |
 //! |                | end of the pass ([`files`]), columns as they are read ([`sums`])        |
-//! | in memory      | neighbours send what the next pass needs ([`exchange`]); at the end     |
-//! |                | every member gets all                                                   |
+//! | in memory      | neighbours send what the next pass needs ([`exchange`]); every member   |
+//! |                | gets all at the end, or in the last pass, if it is known and members    |
+//! |                | run it together                                                         |
 //!
 //! In both cases they also exchange the greatest changes, if there is a tolerance, and how far they
 //! are. An error of one member is an error of all, with the rank and the cause.
@@ -115,8 +116,9 @@ struct Agreed {
     groups: Groups,
     /// Whether results on file are `.npy` files, not the elements only.
     npy: bool,
-    /// Whether the passes run in memory.
+    /// Whether the passes run in memory, and whether all members get all of the result there.
     in_memory: bool,
+    for_all: bool,
 }
 
 /// What a pass has done: its greatest changes or its error, the fields (first those that it has
@@ -269,6 +271,9 @@ impl OnTeam<'_> {
         me: &mut Member,
     ) -> Result<(Vec<Array>, SweepReport)> {
         let (mut fields, mut report) = self.in_parts(agreed, given, me)?;
+        if self.gathers(agreed) {
+            return Ok((fields, report));
+        }
         let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member, 0)).collect();
         let bytes = exchange(me, &mut fields, &own, &|_| self.all())?;
         report.bytes_exchanged += me.gather(bytes)?.into_iter().sum::<u64>();
@@ -290,6 +295,9 @@ impl OnTeam<'_> {
                 unreachable!("the pass has written fields in memory")
             };
             let Ended { levels, next, .. } = passed.pass;
+            if next.is_none() && self.gathers(agreed) {
+                return Ok((changes, 0));
+            }
             let own: Vec<Region> =
                 (0..me.size()).map(|member| self.has(agreed, member, levels)).collect();
             let bytes = exchange(me, fields, &own, &|member| self.needs(agreed, member, next))?;
@@ -299,6 +307,13 @@ impl OnTeam<'_> {
             Output::Memory(fields) => Ok((fields, report)),
             _ => unreachable!("a run does not change the kind of its output"),
         }
+    }
+
+    /// Returns whether the last pass gives all of the result to all members: it must be known, and
+    /// the members must run it together.
+    fn gathers(&self, agreed: &Agreed) -> bool {
+        let together = !matches!(agreed.division, Division::Slabs(_));
+        agreed.for_all && together && self.settings.tolerance.is_none()
     }
 
     /// Returns the part of all fields.
@@ -379,6 +394,7 @@ impl OnTeam<'_> {
             npy: agreed.npy,
             share: Share { own, ..agreed.share.clone() },
             team,
+            gathers: self.gathers(agreed),
             buffers: Buffers::default(),
         }
     }
@@ -453,7 +469,8 @@ impl OnTeam<'_> {
         let coefficients = self.inputs.len() - self.kernel.fields();
         let data = Data { dims, element, coefficients, layout: Layout::RowMajor };
         facts::streamed(self.settings, self.kernel.name(), &data, &plan, given.disk);
-        Ok(Agreed { begun, identity, plan, division, share, groups, npy, in_memory })
+        let for_all = target.is_none();
+        Ok(Agreed { begun, identity, plan, division, share, groups, npy, in_memory, for_all })
     }
 
     /// Refuses what a team of some members cannot run.

@@ -157,6 +157,7 @@ impl Case {
                 before: 0,
                 team: None,
                 damaged: None,
+                to_all: false,
             };
             pass.run(&engines, sinks, &mut sums, None).expect("a pass in memory");
         }

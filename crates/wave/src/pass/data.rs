@@ -12,14 +12,15 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
 use syncline_store::direct_io::{DirectFile, DirectWriter, IoQueue};
 
 use super::Pass;
 use super::panel::{Panel, PanelKind, Room};
-use crate::engine::Slabs;
-use crate::pass::spent::timed;
+use crate::engine::{Bands, Slabs};
+use crate::pass::spent::{add, timed};
 use crate::pass::sums::SlabSums;
 use crate::team::columns::Members;
 use crate::team::sums::Units;
@@ -457,6 +458,78 @@ impl Pass<'_> {
         };
         let buffers = self.sources.iter().enumerate().map(buffer);
         Ok(Panel { buffers: buffers.collect::<Result<_>>()? })
+    }
+
+    /// Returns the bytes of the final values of a member in a band, at most.
+    pub(super) fn whole_bytes(&self, member: usize, fields: usize, bands: &Bands) -> usize {
+        let Some(of) = self.team else { return 0 };
+        let point: usize = self.elements[..fields].iter().map(|element| element.bytes()).sum();
+        let slab = |slab| -> usize {
+            (0..self.dims[1]).map(|row| of.columns.own(member, slab, row).len()).sum()
+        };
+        let band = |band| self.actual(bands.slabs_out(band)).map(slab).sum::<usize>();
+        (0..bands.count()).map(band).max().unwrap_or(0) * point
+    }
+
+    /// Copies the final values of a member in the slabs of a band between a message and the memory
+    /// of the fields, with `copy`. It gets the address in memory and the part of the message.
+    fn each_final(
+        &self,
+        out: &Panel,
+        outgoing: &[Outgoing],
+        (member, slabs): (usize, Range<usize>),
+        mut copy: impl FnMut(*mut u8, Range<usize>),
+    ) {
+        let Some(of) = self.team else { return };
+        let (slabs, rows, mut at) = (self.actual(slabs), self.dims[1], 0);
+        for (field, buffer) in out.buffers.iter().enumerate() {
+            let place = self.place_of(field, buffer, PanelKind::Outgoing(outgoing), &slabs);
+            let bytes = self.elements[field].bytes();
+            for (slab, row) in slabs.clone().flat_map(|slab| (0..rows).map(move |row| (slab, row)))
+            {
+                let own = of.columns.own(member, slab, row);
+                let len = own.len() * bytes;
+                copy(place.row(slab, (row, rows)).wrapping_add(own.start * bytes), at..at + len);
+                at += len;
+            }
+        }
+    }
+
+    /// Puts the final values of this member into a message for all others.
+    pub(super) fn give_whole(
+        &self,
+        out: &Panel,
+        outgoing: &[Outgoing],
+        slabs: Range<usize>,
+        message: &mut [u8],
+    ) {
+        let (begun, rank) = (Instant::now(), self.team.map_or(0, |of| of.rank));
+        self.each_final(out, outgoing, (rank, slabs), |from, part| {
+            let to = &mut message[part];
+            // SAFETY: the task holds the final slabs of this member inclusively: no other one writes
+            // its columns of them, and they are in the memory of the field.
+            unsafe { from.cast_const().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
+            self.spent.exchanged.fetch_add(to.len() as u64, Relaxed);
+        });
+        add(&self.spent.pack_ns, begun.elapsed());
+    }
+
+    /// Takes the final values of another member from its message.
+    pub(super) fn take_whole(
+        &self,
+        out: &Panel,
+        outgoing: &[Outgoing],
+        of: (usize, Range<usize>),
+        message: &[u8],
+    ) {
+        let begun = Instant::now();
+        self.each_final(out, outgoing, of, |to, part| {
+            let from = &message[part];
+            // SAFETY: the pass does not read the memory of the fields, and in these slabs only this
+            // task writes the columns of the other member.
+            unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        });
+        add(&self.spent.pack_ns, begun.elapsed());
     }
 
     /// Returns the columns of one member that another one reads in a row of a slab.

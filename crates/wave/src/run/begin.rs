@@ -26,7 +26,7 @@ impl Run<'_> {
     pub(super) fn begin(
         &self,
         sets: &[Fields],
-        Coming { before, passes, levels, first, in_place }: Coming,
+        Coming { before, passes, levels, first, in_place, to_all }: Coming,
         (spent, sums, expected): (&Spent, &mut PassSums, Option<&Expected<'_>>),
         (me, begun): (Option<&mut Member>, &mut bool),
     ) -> Result<Vec<f64>> {
@@ -133,6 +133,7 @@ impl Run<'_> {
             before,
             team: members.as_ref(),
             damaged: Some(&damaged),
+            to_all,
         };
         let engines: Engines<'_> = if levels == 0 {
             let sizes = (pass.dims, self.scheme.plan().flight());

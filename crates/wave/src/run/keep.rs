@@ -190,7 +190,16 @@ impl Keep<'_> {
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], scheme: Box<dyn Scheme + 'r>) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
         let (settings, npy) = (self.what.settings, self.what.target.npy);
-        Run { scheme, inputs, settings, npy, share, team: None, buffers: Buffers::default() }
+        Run {
+            scheme,
+            inputs,
+            settings,
+            npy,
+            share,
+            team: None,
+            gathers: false,
+            buffers: Buffers::default(),
+        }
     }
 
     fn pending(

@@ -161,6 +161,7 @@ impl Sweep<Described> {
             npy: true,
             share,
             team: None,
+            gathers: false,
             buffers: Buffers::default(),
         }
         .run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;

@@ -223,6 +223,7 @@ pub(super) fn into_matrix<E: Real>(
         npy: start > 0,
         share,
         team: None,
+        gathers: false,
         buffers: Buffers::default(),
     };
     let report = run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(()))?;

@@ -158,8 +158,9 @@ impl<K> Sweep<K> {
     /// given back: every member has the whole result. It has the bits of [`run`](Sweep::run).
     ///
     /// The inputs are those of [`run_on`](Sweep::run_on). Between passes neighbours send the values
-    /// at the cuts, and at the end each member sends its part to all others. Matrices in memory do
-    /// not count as [`memory`](Sweep::memory). The contents of the results are unspecified after an
+    /// at the cuts. Final values travel to all others while the last pass runs, or after it if there
+    /// is a tolerance. Matrices in memory do not count as [`memory`](Sweep::memory); a sweep of
+    /// several passes takes another matrix. The contents of the results are unspecified after an
     /// error.
     ///
     /// # Collective
@@ -286,7 +287,8 @@ impl Sweep<Described> {
     /// fields. The result has the bits of [`run_arrays`](Sweep::run_arrays).
     ///
     /// The arrays are whole, with the same values in every member. Between passes neighbours send
-    /// the values at the cuts, and at the end each member sends its part to all others.
+    /// the values at the cuts, and at the end each member sends its part to all others: while the
+    /// last pass runs, if there is no tolerance and the kernel is ordered.
     ///
     /// # Collective
     /// All members call it, with the same sweep and arrays.

@@ -95,6 +95,7 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
                 npy: true,
                 share,
                 team: None,
+                gathers: false,
                 buffers: Buffers::default(),
             };
             let mut output = Output::Memory(Vec::new());
@@ -370,6 +371,7 @@ fn random_bands(cases: std::ops::Range<u64>, case: &Cases) {
                 groups: Groups::of(me),
                 npy: true,
                 in_memory: true,
+                for_all: true,
             };
             on_team.gather_as(&agreed, Vec::new(), me)
         });

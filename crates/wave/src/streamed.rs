@@ -27,6 +27,7 @@ pub use plan::StreamPlan;
 
 pub(crate) use pass::{Spent, add, timed};
 pub(crate) use plan::cache_bytes;
-pub(crate) use run::{Arrays, rate_of, streamable};
+pub use run::Arrays;
+pub(crate) use run::{are_row_major, rate_of};
 pub use team::{Link, TeamBands, TeamSweep};
 pub(crate) use team::{gather as gather_on_team, run as on_team};

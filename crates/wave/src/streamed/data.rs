@@ -4,6 +4,7 @@ use syncline_store::{Matrix, direct_io::DirectFile};
 
 use crate::lanes::Real;
 use crate::strip::pack::Rows;
+use crate::sweep::IN_BLOCKS;
 use crate::{Error, Result};
 
 /// An array that a pass reads.
@@ -34,7 +35,7 @@ impl Held {
             Some((file, start)) => Ok(Held::File(file, start)),
             None => Err(Error::NotStreamed {
                 name: matrix.name().to_owned(),
-                why: "it is not row-major; run the sweep in blocks".to_owned(),
+                why: format!("it is not row-major; {IN_BLOCKS}"),
             }),
         }
     }

@@ -8,16 +8,19 @@ use syncline_store::{Layout, Matrix, direct_io::DirectFile, placement::StridedRu
 use super::data::{Held, Source};
 use super::plan::{Question, cache_bytes};
 use crate::lanes::Real;
-use crate::sweep::{Executor, Order, Settings};
+use crate::sweep::Settings;
 use crate::{Error, Result};
 
 /// The number of bytes that are read to measure the rate of the disk.
 const PROBE: u64 = 16 << 20;
 
 /// The arrays of a sweep.
-pub(crate) struct Arrays<'a, E: Real> {
-    pub(crate) field: &'a Arc<Matrix<E>>,
-    pub(crate) coefficients: &'a [Arc<Matrix<E>>],
+#[derive(Debug)]
+pub struct Arrays<'a, E: Real> {
+    /// The matrix that is updated.
+    pub field: &'a Arc<Matrix<E>>,
+    /// The coefficients, in the order of the kernel.
+    pub coefficients: &'a [Arc<Matrix<E>>],
 }
 
 impl<E: Real> Arrays<'_, E> {
@@ -31,7 +34,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Checks that all arrays have the shape of the field.
-    pub(crate) fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
         let expected = self.field.shape();
         let coefficients = self.coefficients.iter().map(|m| ("the coefficient", &**m));
         // Matrices in memory all have the same name, so the message names the role as well.
@@ -48,7 +54,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Returns the versions of the files; they are the same later if no file was written to.
-    pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
+    ///
+    /// # Errors
+    /// [`Error::Store`] if a file cannot be examined.
+    pub fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
         Ok(self
             .all()
             .map(|matrix| matrix.chunk().version())
@@ -56,7 +65,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Checks that the files have not changed since the versions were taken.
-    pub(crate) fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Store`] if a file has changed, or cannot be examined.
+    pub fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
         let now = self.versions()?;
         match self.all().zip(then.iter().zip(&now)).find(|(_, (then, now))| then != now) {
             None => Ok(()),
@@ -80,19 +92,9 @@ impl<E: Real> Arrays<'_, E> {
     }
 }
 
-/// Returns whether a sweep runs streamed, by its settings and the layouts of its matrices.
-pub(crate) fn streamable<E: Real>(
-    settings: &Settings,
-    arrays: &Arrays<'_, E>,
-    result: Option<&Matrix<E>>,
-) -> bool {
-    let row_major =
-        arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor);
-    match settings.executor {
-        Executor::Streamed => true,
-        Executor::Blocked => false,
-        Executor::Auto => row_major && settings.order == Order::Wave && !settings.asks_for_blocks(),
-    }
+/// Returns whether all matrices of a sweep are row-major.
+pub(crate) fn are_row_major<E: Real>(arrays: &Arrays<'_, E>, result: Option<&Matrix<E>>) -> bool {
+    arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor)
 }
 
 /// Returns what decides the plan of a streamed sweep.
@@ -104,10 +106,6 @@ pub(crate) fn question_for<E: Real>(
     result_on_file: bool,
     iterations: u64,
 ) -> Result<Question> {
-    if settings.order != Order::Wave {
-        let why = "chained iterations preserve only the order wave; run the sweep in blocks";
-        return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
-    }
     let file = held.iter().find_map(|h| match h {
         Held::File(file, start) => Some((file, *start)),
         Held::Memory => None,

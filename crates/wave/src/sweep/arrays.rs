@@ -189,7 +189,6 @@ impl Sweep<Described> {
                 let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
                 return Ok(Box::new(BySlabs { rule, plan, lanes }));
             }
-            SweepPlan::Blocked(_) => unreachable!("arrays are not swept in blocks"),
         };
         let shape = inputs[0].shape();
         Ok(match inputs[0].element() {

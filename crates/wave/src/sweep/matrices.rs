@@ -10,7 +10,7 @@ use syncline_store::generation::Identity;
 use syncline_store::{Layout, Matrix};
 
 use super::arrays::input;
-use super::{Order, Settings, SweepPlan, SweepReport};
+use super::{IN_BLOCKS, Settings, SweepPlan, SweepReport};
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::lanes::Real;
@@ -74,10 +74,6 @@ impl Settings {
         what: (u64, bool),
         disk: Option<f64>,
     ) -> Result<StreamPlan> {
-        if self.order != Order::Wave {
-            let why = "chained iterations preserve only the order wave; run the sweep in blocks";
-            return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
-        }
         let plan = self.plan_strips(kernel.stencil(), inputs, what, disk)?;
         let (dims, coefficients) = (inputs[0].dims(), inputs.len() - 1);
         let data = Data { dims, element: E::TYPE, coefficients, layout: Layout::RowMajor };
@@ -102,7 +98,7 @@ fn row_major<E: Real>(
         None => sources(arrays),
         Some(matrix) => Err(Error::NotStreamed {
             name: matrix.name().to_owned(),
-            why: "it is not row-major; run the sweep in blocks".to_owned(),
+            why: format!("it is not row-major; {IN_BLOCKS}"),
         }),
     }
 }
@@ -228,8 +224,13 @@ pub(crate) fn taken<E: Real>(
     computation(settings, &inputs, target).taken()
 }
 
-/// Returns the point where a sweep in blocks begins.
-pub(super) fn resumption<E: Real>(
+/// Returns the point where a sweep begins that has no passes, as one in blocks: at the first
+/// iteration, after the result that has the name of `target`, or not at all.
+///
+/// # Errors
+/// As [`Sweep::run_to`](crate::Sweep::run_to) about existing files; [`Error::Leftovers`] also if a
+/// run by passes was interrupted.
+pub fn resumption<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
     target: &Target,

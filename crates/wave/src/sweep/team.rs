@@ -26,7 +26,7 @@ impl Settings {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(result)?;
-        if streamed::streamable(self, arrays, result) {
+        if streamed::are_row_major(arrays, result) && self.check_streamed().is_ok() {
             return Ok(());
         }
         let (what, instead) = ("a sweep in blocks", "run it in one process, or streamed");

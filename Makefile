@@ -256,7 +256,7 @@ uninstall:
 
 bench:
 	$(CARGO) bench -p syncline-overlay --bench steps
-	$(CARGO) bench -p syncline-wave --bench order
+	$(CARGO) bench -p syncline-blocks --bench order
 
 bench-overlay: build-lab
 	$(LAB) bench overlay --quick

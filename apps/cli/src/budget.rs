@@ -35,13 +35,14 @@
 
 use std::iter::successors;
 
+use syncline_blocks::{Error as BlocksError, plan::BlockPlan};
 use syncline_common::units::{AtLeast, Bytes};
 use syncline_memory::room;
 use syncline_store::{Block, Grid, Layout, Matrix};
-use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
+use syncline_wave::{Error as WaveError, Runner, lanes::Real};
 
 use crate::error::{Error, Result};
-use crate::kernels::{AnySweep, Arrays, SweepOptions};
+use crate::kernels::{AnySweep, Arrays, BlockOptions, SweepOptions};
 use crate::system;
 
 /// Memory that the program has not touched yet when the bound is divided: data of the libraries,
@@ -122,11 +123,11 @@ impl Bound {
         let per_block = if threads { PER_BLOCK + PER_THREAD + recorded(how) } else { PER_BLOCK };
         let tasks = |grid: &Grid| grid.len() as u64 * per_block;
         let plan = |how: &SweepOptions| -> Result<BlockPlan> {
-            runs.plan(how, arrays, result)?.blocked().copied().ok_or(Error::Panic)
+            Ok(runs.plan_in_blocks(how, arrays, result)?)
         };
         let choice = |memory| match plan(&SweepOptions { memory, ..how.clone() }) {
             Ok(plan) => Ok((plan.grid, plan.expected)),
-            Err(Error::Wave(WaveError::Memory { block, .. })) => {
+            Err(Error::Blocks(BlocksError::Memory { block, .. })) => {
                 Ok((Grid::new(arrays.field.shape(), block), None))
             }
             Err(other) => Err(other),
@@ -135,14 +136,15 @@ impl Bound {
         let more = successors(Some(first), |memory| memory.checked_mul(2)).chain([u64::MAX]);
         let mut least: Option<(u64, Grid)> = None;
         let mut fits = |grid: Grid, expected| -> Result<Option<(SweepOptions, BlockPlan)>> {
-            let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
-            let how = SweepOptions { block, memory: memory_left, ..how.clone() };
+            let blocks = BlockOptions { size: Some(grid.block_size()), ..how.blocks };
+            let memory = left.saturating_sub(tasks(&grid));
+            let how = SweepOptions { blocks, memory, ..how.clone() };
             let needed = match plan(&how) {
                 Ok(mut plan) => {
                     plan.expected = expected;
                     return Ok(Some((how, plan)));
                 }
-                Err(Error::Wave(WaveError::Memory { window, .. })) => tasks(&grid) + window,
+                Err(Error::Blocks(BlocksError::Memory { window, .. })) => tasks(&grid) + window,
                 Err(other) => return Err(other),
             };
             least = least.filter(|(bytes, _)| *bytes <= needed).or(Some((needed, grid)));
@@ -155,7 +157,7 @@ impl Bound {
             }
         }
         let all = || arrays.all().map(|matrix| matrix.layout()).chain([result.layout()]);
-        if how.block.is_none() && all().all(|layout| layout == Layout::RowMajor) {
+        if how.blocks.size.is_none() && all().all(|layout| layout == Layout::RowMajor) {
             let shape = arrays.field.shape();
             for rows in successors(Some(shape.rows), |rows| Some(rows / 2)).take_while(|n| *n > 0) {
                 let grid = Grid::new(shape, Block::new(rows, shape.cols));

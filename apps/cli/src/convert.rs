@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use syncline_blocks::plan::{BlockModel, BlockTime};
 use syncline_store::probe::Disk;
 use syncline_store::{
     Block, DataDir, Element, ElementType, Layout, Matrix, Shape, chunk::Chunk,
@@ -16,7 +17,6 @@ use syncline_store::{
 use syncline_common::signals::Signals;
 use syncline_common::terminal;
 use syncline_common::units::{Bytes, Each, Time, rate};
-use syncline_wave::plan::{BlockModel, BlockTime};
 
 use crate::args::BlockSize;
 use crate::args::{ConvertArgs, LayoutKind};

@@ -25,6 +25,9 @@ pub(crate) enum Error {
     /// An error of a sweep.
     #[error(transparent)]
     Wave(#[from] syncline_wave::Error),
+    /// An error that only a sweep in blocks has.
+    #[error(transparent)]
+    Blocks(syncline_blocks::Error),
     /// An error of the array in a file.
     #[error("{}: {why}", path.display())]
     OfFile {
@@ -349,6 +352,15 @@ impl From<syncline_farm_run::Error> for Error {
             syncline_farm_run::Error::Interrupted(signal) => signal.into(),
             syncline_farm_run::Error::Told { code } => Error::Told { code },
             other => Error::Farm(other),
+        }
+    }
+}
+
+impl From<syncline_blocks::Error> for Error {
+    fn from(error: syncline_blocks::Error) -> Error {
+        match error {
+            syncline_blocks::Error::Sweep(error) => Error::Wave(error),
+            other => Error::Blocks(other),
         }
     }
 }

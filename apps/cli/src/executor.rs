@@ -18,11 +18,20 @@ use std::path::Path;
 
 use syncline_common::words::{are, list};
 use syncline_store::Layout;
-use syncline_wave::{Error as WaveError, Executor, Result as WaveResult, lanes::Real};
+use syncline_wave::{Error as WaveError, lanes::Real};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs};
 use crate::error::{Error, Result};
 use crate::kernels::Arrays;
+
+/// The way in which a sweep goes over its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Executor {
+    /// By passes, each of many iterations.
+    Streamed,
+    /// Block by block.
+    Blocked,
+}
 
 /// The names of options.
 type Names = Vec<&'static str>;
@@ -89,7 +98,7 @@ pub(crate) fn choose<T: Real>(
     args: &RunArgs,
     arrays: &Arrays<T>,
     result: Layout,
-    in_blocks: impl FnOnce() -> WaveResult<()>,
+    in_blocks: impl FnOnce() -> Result<()>,
 ) -> Result<Executor> {
     let row_major =
         result == Layout::RowMajor && arrays.all().all(|array| is_row_major(array.layout()));

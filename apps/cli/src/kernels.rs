@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use syncline_store::{Shape, checksum::checksum, chunk::read_text};
-pub(crate) use syncline_sweeps::{AnySweep, Arrays, Loops, SweepOptions};
+pub(crate) use syncline_sweeps::{AnySweep, Arrays, BlockOptions, Loops, SweepOptions};
 use syncline_sweeps::{RunsAll, sor};
 use syncline_wave::{
     Described,

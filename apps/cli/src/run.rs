@@ -22,7 +22,7 @@ use syncline_store::{
     generation::{Existing, Generations, Identity, Leftover, Progress},
 };
 use syncline_wave::{
-    Executor, Runner,
+    Runner,
     lanes::{Lanes, Real},
     monitor::Monitor,
     target::{Leftovers, Target},
@@ -37,8 +37,9 @@ use crate::args::BlockSize;
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result, list};
+use crate::executor::Executor;
 use crate::inputs::{Found, Inputs};
-use crate::kernels::{AnySweep, Arrays, Kernel, SweepOptions};
+use crate::kernels::{AnySweep, Arrays, BlockOptions, Kernel, SweepOptions};
 use crate::output::Output;
 use crate::summary::Summary;
 use crate::{executor, report, results, system, verify};
@@ -132,11 +133,12 @@ impl<'a, T: Real> Job<'a, T> {
         let in_blocks = || {
             let how = self.how(Executor::Blocked);
             // The field stands for the result.
-            self.runs.plan(&how, &self.arrays, &self.arrays.field).map(drop)
+            let plan = self.runs.plan_in_blocks(&how, &self.arrays, &self.arrays.field);
+            plan.map(drop).map_err(Error::from)
         };
         match executor::choose(self.args, &self.arrays, self.layout, in_blocks)? {
             Executor::Blocked => self.run_blocked(None, signals),
-            _ => self.run_streamed(signals),
+            Executor::Streamed => self.run_streamed(signals),
         }
     }
 
@@ -298,15 +300,16 @@ impl<'a, T: Real> Job<'a, T> {
             iterations: self.args.iterations,
             until: self.args.until,
             exact_stop: self.args.exact_stop,
-            order: executor::order(self.args, executor).into(),
             runner,
-            executor,
             depth: self.args.depth,
             lanes: self.args.lanes.map_or_else(Lanes::best, Lanes::from),
-            block: self.args.block.and_then(BlockSize::given),
-            disk: None,
             memory: u64::MAX,
             monitor: Arc::clone(&self.monitor),
+            blocks: BlockOptions {
+                order: executor::order(self.args, executor).into(),
+                size: self.args.block.and_then(BlockSize::given),
+                disk: None,
+            },
         }
     }
 }

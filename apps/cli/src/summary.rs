@@ -6,17 +6,18 @@ mod text;
 use std::time::Duration;
 
 use serde::Serialize;
+use syncline_blocks::plan::BlockPlan;
 use syncline_store::{ElementType, Layout, Shape};
 use syncline_wave::{
-    Executor, SweepReport,
+    SweepReport,
     lanes::Lanes,
     monitor::Times,
-    plan::{BlockPlan, StreamPlan, SweepPlan},
+    plan::{StreamPlan, SweepPlan},
 };
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;
-use crate::executor;
+use crate::executor::{self, Executor};
 use crate::kernels::Kernel;
 use crate::output::Output;
 use crate::system;
@@ -214,12 +215,33 @@ impl From<Times> for Seconds {
     }
 }
 
+/// A plan, as a summary shows it.
+pub(crate) trait Planned {
+    /// Adds what the plan says.
+    fn add_to(&self, summary: Summary, args: &RunArgs) -> Summary;
+}
+
+impl Planned for SweepPlan {
+    fn add_to(&self, summary: Summary, args: &RunArgs) -> Summary {
+        match self {
+            SweepPlan::Streamed(plan) => summary.streamed(args, plan),
+            _ => summary,
+        }
+    }
+}
+
+impl Planned for BlockPlan {
+    fn add_to(&self, summary: Summary, args: &RunArgs) -> Summary {
+        summary.in_blocks(args, self)
+    }
+}
+
 impl Summary {
     /// Returns the summary of a run that had nothing to do.
-    pub(crate) fn complete(
+    pub(crate) fn complete<P>(
         asked: &Asked<'_>,
         layout: Layout,
-        report: &SweepReport,
+        report: &SweepReport<P>,
         verified: Option<Verified>,
     ) -> Self {
         Self {
@@ -254,10 +276,10 @@ impl Summary {
     }
 
     /// Combines the request, the report of the sweep and the measurements.
-    pub(crate) fn new(
+    pub(crate) fn new<P: Planned>(
         asked: &Asked<'_>,
         layout: Layout,
-        report: &SweepReport,
+        report: &SweepReport<P>,
         measured: &Measured,
     ) -> Self {
         let args = asked.args;
@@ -290,11 +312,7 @@ impl Summary {
             instead: measured.instead.clone(),
             ..Self::complete(asked, layout, report, measured.verified)
         };
-        match &report.plan {
-            SweepPlan::Blocked(plan) => summary.in_blocks(args, plan),
-            SweepPlan::Streamed(plan) => summary.streamed(args, plan),
-            _ => summary,
-        }
+        report.plan.add_to(summary, args)
     }
 
     /// Combines the request of a run over arrays, the report and the measurements.

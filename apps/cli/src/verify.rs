@@ -26,15 +26,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_common::signals::Signals;
-use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape};
+use syncline_store::{Grid, Layout, Matrix, NewFile, Shape};
 use syncline_wave::{
-    Order, SweepReport,
     lanes::Real,
-    plan::SweepPlan,
     reference::{first_difference, first_difference_above},
 };
 
-use crate::args::{Extent, RunArgs};
+use crate::args::{BlockOrder, Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, Loops};
@@ -69,7 +67,8 @@ pub(crate) struct Verification<T: Real> {
     /// Keeps the name reserved where the file system has no unnamed files, and removes the file.
     _new: NewFile,
     work: Matrix<T>,
-    order: Order,
+    /// The blocks, if the result is of the order max-parallel.
+    blocks: Option<Grid>,
     extent: Extent,
 }
 
@@ -82,7 +81,7 @@ pub(crate) fn check(args: &RunArgs, shape: Shape) -> Result<()> {
         return Ok(());
     }
     let refuse = |why: String| Err(Error::Usage(format!("--verify=sample {why}: give --verify")));
-    if Order::from(args.order) == Order::MaxParallel {
+    if args.order == BlockOrder::MaxParallel {
         return refuse("is for the orders of the plain loop, not for max-parallel".to_owned());
     }
     match args.iterations {
@@ -123,9 +122,15 @@ impl<T: Real> Verification<T> {
             let bytes = Matrix::<T>::file_bytes(false, shape, Layout::RowMajor)?;
             let new = NewFile::create(Path::new(&name), bytes)?;
             let work = Matrix::create(&new, false, shape, Layout::RowMajor)?;
-            Ok(Self { _new: new, work, order: args.order.into(), extent })
+            Ok(Self { _new: new, work, blocks: None, extent })
         };
         reserve().map_err(Error::VerifyRoom)
+    }
+
+    /// Compares with the loop over these blocks, if `order` is the one whose numbers depend on
+    /// them.
+    pub(crate) fn in_blocks(self, order: BlockOrder, grid: Grid) -> Self {
+        Self { blocks: (order == BlockOrder::MaxParallel).then_some(grid), ..self }
     }
 
     /// Runs the plain loop and compares the result with it; returns the extent of the comparison. A
@@ -139,15 +144,14 @@ impl<T: Real> Verification<T> {
         runs: Arc<dyn AnySweep<T>>,
         arrays: Arrays<T>,
         result: Matrix<T>,
-        report: &SweepReport,
+        iterations: u64,
         time: Duration,
         bound: Bound,
         signals: &Signals,
     ) -> Result<Verified> {
-        let order = self.order;
-        let with = match order {
-            Order::MaxParallel => "the block red-black loop",
-            _ => "the plain double loop",
+        let with = match self.blocks {
+            Some(_) => "the block red-black loop",
+            None => "the plain double loop",
         };
         let in_rows = |matrix: &Matrix<T>| matrix.layout() == Layout::RowMajor;
         let in_rows = arrays.all().all(|matrix| in_rows(matrix)) && in_rows(&result);
@@ -157,16 +161,11 @@ impl<T: Real> Verification<T> {
         let memory =
             bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
         let shape = result.shape();
-        let grid = match &report.plan {
-            SweepPlan::Blocked(plan) => plan.grid,
-            // The double loop has no blocks.
-            _ => Grid::new(shape, Block::new(shape.rows, shape.cols)),
-        };
-        let loops = Loops { iterations: report.iterations, order, grid, memory, top: None };
+        let loops = Loops { iterations, red_black: self.blocks, memory, top: None };
         let chunk = Arc::clone(self.work.chunk());
         let what = if self.extent == Extent::Full { "verifying" } else { "checking a sample" };
         let bar = bar_of_bytes(what, signals);
-        bar.set_length(chunk.len().saturating_mul(report.iterations.saturating_add(1)));
+        bar.set_length(chunk.len().saturating_mul(iterations.saturating_add(1)));
         let look = move |bar: &ProgressBar| bar.set_position(chunk.traffic().written);
         let (work, extent) = (self.work, self.extent);
         let (difference, rows) = watch(signals, &bar, look, move || match extent {
@@ -258,8 +257,7 @@ mod tests {
         };
         let runs: Arc<dyn AnySweep<f64>> =
             syncline_sweeps::sor(syncline_wave::kernels::Sor::gauss_seidel(), false);
-        let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
-        let loops = Loops { iterations: 7, order: Order::Wave, grid, memory: 1 << 20, top: None };
+        let loops = Loops { iterations: 7, red_black: None, memory: 1 << 20, top: None };
         let zeros = || Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();
         let sampled = |wrong: Option<usize>, time| {
             let mut result = runs.reference(loops, &arrays, zeros()).unwrap();

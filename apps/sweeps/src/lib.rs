@@ -7,12 +7,17 @@
 
 use std::sync::Arc;
 
+use syncline_blocks::{
+    BlockedSweep, Error as BlocksError,
+    kernel::Real as InBlocks,
+    plan::{BlockPlan, Order, RedBlack},
+};
 use syncline_fabric::Member;
 use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Matrix, generation::Identity};
 use syncline_wave::{
-    Described, Error as WaveError, Executor, Order, PointKernel, Result as WaveResult, Runner,
-    Stencil, Sweep, SweepReport,
+    Described, Error as WaveError, PointKernel, Result as WaveResult, Runner, Stencil, Sweep,
+    SweepReport,
     kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
     lanes::{Lanes, Real},
     monitor::Monitor,
@@ -46,24 +51,29 @@ pub struct SweepOptions {
     pub until: Option<f64>,
     /// Whether the sweep stops exactly at the iteration that reaches the tolerance.
     pub exact_stop: bool,
-    /// The order in which blocks are updated.
-    pub order: Order,
     /// The threads that run the sweep.
     pub runner: Runner,
-    /// How the sweep goes over the data.
-    pub executor: Executor,
     /// The number of iterations in one pass.
     pub depth: Option<u64>,
     /// The vectors to compute with.
     pub lanes: Lanes,
-    /// The size of a block; the best size if not given.
-    pub block: Option<Block>,
-    /// The speed of the disk, if it is known.
-    pub disk: Option<Disk>,
     /// The memory bound, in bytes.
     pub memory: u64,
     /// The progress of the sweep, and the means to cancel it.
     pub monitor: Arc<Monitor>,
+    /// The settings that only a sweep in blocks has.
+    pub blocks: BlockOptions,
+}
+
+/// The settings that only a sweep in blocks has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockOptions {
+    /// The order in which blocks are updated.
+    pub order: Order,
+    /// The size of a block; the best size if not given.
+    pub size: Option<Block>,
+    /// The speed of the disk, if it is known.
+    pub disk: Option<Disk>,
 }
 
 impl SweepOptions {
@@ -71,9 +81,7 @@ impl SweepOptions {
         let mut sweep = Sweep::new(kernel)
             .iterations(self.iterations)
             .exact_stop(self.exact_stop)
-            .order(self.order)
             .runner(self.runner)
-            .executor(self.executor)
             .lanes(self.lanes)
             .memory(self.memory)
             .monitor(Arc::clone(&self.monitor));
@@ -83,13 +91,14 @@ impl SweepOptions {
         if let Some(depth) = self.depth {
             sweep = sweep.depth(depth);
         }
-        if let Some(disk) = self.disk {
-            sweep = sweep.disk(disk);
-        }
-        match self.block {
-            Some(block) => sweep.block(block),
-            None => sweep,
-        }
+        sweep
+    }
+
+    fn in_blocks<K>(&self, kernel: K) -> BlockedSweep<K> {
+        let BlockOptions { order, size, disk } = self.blocks;
+        let sweep = BlockedSweep::of(self.sweep(kernel)).order(order);
+        let sweep = size.into_iter().fold(sweep, BlockedSweep::block);
+        disk.into_iter().fold(sweep, BlockedSweep::disk)
     }
 }
 
@@ -110,16 +119,16 @@ impl SweepOptions {
         self.sweep(()).taken(&arrays.field, &arrays.coefficients, target)
     }
 
-    /// See [`Sweep::resumption`].
+    /// See [`BlockedSweep::resumption`].
     ///
     /// # Errors
-    /// As for [`Sweep::resumption`].
+    /// As for [`BlockedSweep::resumption`].
     pub fn resumption<T: Real>(
         &self,
         arrays: &Arrays<T>,
         target: &Target,
-    ) -> WaveResult<Resumption> {
-        self.sweep(()).resumption(&arrays.field, &arrays.coefficients, target)
+    ) -> Result<Resumption, BlocksError> {
+        self.in_blocks(()).resumption(&arrays.field, &arrays.coefficients, target)
     }
 }
 
@@ -128,10 +137,8 @@ impl SweepOptions {
 pub struct Loops {
     /// The number of iterations over all points.
     pub iterations: u64,
-    /// The order in which blocks are updated.
-    pub order: Order,
-    /// The blocks of the matrix.
-    pub grid: Grid,
+    /// The blocks, if the loop is that of the order max-parallel.
+    pub red_black: Option<Grid>,
     /// The approximate size of the buffers, in bytes.
     pub memory: u64,
     /// The number of first rows to compute; all rows if not given.
@@ -165,6 +172,28 @@ pub trait AnySweep<T: Real>: Send + Sync {
         result: Matrix<T>,
     ) -> WaveResult<(Matrix<T>, SweepReport)>;
 
+    /// See [`BlockedSweep::plan`].
+    ///
+    /// # Errors
+    /// As for [`BlockedSweep::plan`].
+    fn plan_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> Result<BlockPlan, BlocksError>;
+
+    /// See [`BlockedSweep::run`].
+    ///
+    /// # Errors
+    /// As for [`BlockedSweep::run`].
+    fn run_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, SweepReport<BlockPlan>), BlocksError>;
+
     /// See [`Sweep::run_to`].
     ///
     /// # Errors
@@ -191,7 +220,8 @@ pub trait AnySweep<T: Real>: Send + Sync {
     /// Runs the plain loop; returns `work` with the result, or with its first rows.
     ///
     /// # Errors
-    /// As for [`Reference::run`] and [`Reference::run_top`].
+    /// As for [`Reference::run`], [`Reference::run_top`] and [`RedBlack::run`]. The blocks of a
+    /// loop over the first rows have no effect.
     fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>)
     -> WaveResult<Matrix<T>>;
 }
@@ -254,7 +284,7 @@ fn counted<T: Real, const N: usize>(arrays: &Arrays<T>) -> WaveResult<[Arc<Matri
     all.try_into().map_err(|all: Vec<_>| WaveError::Coefficients { expected: N, given: all.len() })
 }
 
-impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K, N> {
+impl<T: InBlocks, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K, N> {
     fn stencil(&self) -> Stencil {
         K::STENCIL
     }
@@ -275,6 +305,24 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K,
         result: Matrix<T>,
     ) -> WaveResult<(Matrix<T>, SweepReport)> {
         how.sweep(self.0).run(&arrays.field, &counted(arrays)?, result)
+    }
+
+    fn plan_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> Result<BlockPlan, BlocksError> {
+        how.in_blocks(self.0).plan(&arrays.field, &counted(arrays)?, result)
+    }
+
+    fn run_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, SweepReport<BlockPlan>), BlocksError> {
+        how.in_blocks(self.0).run(&arrays.field, &counted(arrays)?, result)
     }
 
     fn run_to(
@@ -302,12 +350,15 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K,
         arrays: &Arrays<T>,
         work: Matrix<T>,
     ) -> WaveResult<Matrix<T>> {
-        let Loops { iterations, order, grid, memory, top } = loops;
+        let Loops { iterations, red_black, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
-        let reference = Reference { kernel, field, coefficients, iterations, order, grid };
-        match top {
-            None => reference.run::<N>(work, memory),
-            Some(rows) => reference.run_top::<N>(work, rows, memory),
+        let reference = Reference { kernel, field, coefficients, iterations };
+        match (top, red_black) {
+            (Some(rows), _) => reference.run_top::<N>(work, rows, memory),
+            (None, None) => reference.run::<N>(work, memory),
+            (None, Some(grid)) => {
+                RedBlack { kernel, field, coefficients, iterations, grid }.run::<N>(work, memory)
+            }
         }
     }
 }
@@ -315,7 +366,7 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K,
 /// A kernel that a text describes.
 struct Text(Described);
 
-impl<T: Real> AnySweep<T> for Text {
+impl<T: InBlocks> AnySweep<T> for Text {
     fn stencil(&self) -> Stencil {
         self.0.stencil()
     }
@@ -336,6 +387,24 @@ impl<T: Real> AnySweep<T> for Text {
         result: Matrix<T>,
     ) -> WaveResult<(Matrix<T>, SweepReport)> {
         how.sweep(self.0.clone()).run_dynamic(&arrays.field, &arrays.coefficients, result)
+    }
+
+    fn plan_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> Result<BlockPlan, BlocksError> {
+        how.in_blocks(self.0.clone()).plan_dynamic(&arrays.field, &arrays.coefficients, result)
+    }
+
+    fn run_in_blocks(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, SweepReport<BlockPlan>), BlocksError> {
+        how.in_blocks(self.0.clone()).run_dynamic(&arrays.field, &arrays.coefficients, result)
     }
 
     fn run_to(
@@ -364,12 +433,15 @@ impl<T: Real> AnySweep<T> for Text {
         arrays: &Arrays<T>,
         work: Matrix<T>,
     ) -> WaveResult<Matrix<T>> {
-        let Loops { iterations, order, grid, memory, top } = loops;
+        let Loops { iterations, red_black, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
-        let reference = Reference { kernel, field, coefficients, iterations, order, grid };
-        match top {
-            None => reference.run_dynamic(work, memory),
-            Some(rows) => reference.run_top_dynamic(work, rows, memory),
+        let reference = Reference { kernel, field, coefficients, iterations };
+        match (top, red_black) {
+            (Some(rows), _) => reference.run_top_dynamic(work, rows, memory),
+            (None, None) => reference.run_dynamic(work, memory),
+            (None, Some(grid)) => {
+                RedBlack { kernel, field, coefficients, iterations, grid }.run_dynamic(work, memory)
+            }
         }
     }
 }

@@ -18,12 +18,12 @@ use syncline_memory::room;
 use syncline_store::array::ArraySource;
 use syncline_store::newfile::{self, OutputKind};
 use syncline_store::{ElementType, Layout, Matrix, Shape};
-use syncline_sweeps::{AnySweep, Arrays, SweepOptions};
+use syncline_sweeps::{AnySweep, Arrays, BlockOptions, SweepOptions};
 use syncline_wave::lanes::{Lanes, Real};
 use syncline_wave::monitor::{Monitor, Stage};
 use syncline_wave::plan::SweepPlan;
 use syncline_wave::target::{Leftovers, Target};
-use syncline_wave::{Described, Error, Executor, Order, Result, Runner, Sweep, SweepReport};
+use syncline_wave::{Described, Error, Result, Runner, Sweep, SweepReport};
 
 use crate::attend::attend;
 use crate::buffer::{Buffer, Kept};
@@ -97,15 +97,12 @@ impl<'a> Job<'a> {
             iterations: self.settings.iterations,
             until: self.settings.until,
             exact_stop: self.settings.exact_stop,
-            order: Order::Wave,
             runner: Runner::pool(self.threads()),
-            executor: Executor::Auto,
             depth: self.settings.depth,
             lanes: Lanes::best(),
-            block: None,
-            disk: None,
             memory,
             monitor: Arc::clone(&self.monitor),
+            blocks: BlockOptions::default(),
         }
     }
 

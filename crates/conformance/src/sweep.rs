@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_fabric::Member;
-use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape, convert};
+use syncline_store::{Layout, Matrix, NewFile, Shape, convert};
 use syncline_wave::kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 use syncline_wave::lanes::Real;
 use syncline_wave::reference::{Reference, first_difference};
 use syncline_wave::target::Target;
-use syncline_wave::{Described, Order, PointKernel, Runner, Sweep, SweepReport};
+use syncline_wave::{Described, PointKernel, Runner, Sweep, SweepReport};
 
 use super::scene::hash;
 use super::{Suite, finding};
@@ -182,10 +182,8 @@ fn point<T: Real, K: PointKernel<N> + Copy, const N: usize>(
             done.map(|(result, _)| result).map_err(told)
         },
         |field, coefficients, work| {
-            let (iterations, grid) = (case.iterations, grid(case));
-            let order = Order::Wave;
-            let reference =
-                Reference { kernel: &kernel, field, coefficients, iterations, order, grid };
+            let iterations = case.iterations;
+            let reference = Reference { kernel: &kernel, field, coefficients, iterations };
             reference.run::<N>(work, 1 << 22).map_err(told)
         },
     )
@@ -206,10 +204,8 @@ fn described<T: Real>(me: &mut Member, case: &Case, folder: &Path) -> Result<(),
             done.map(|(result, _)| result).map_err(told)
         },
         |field, coefficients, work| {
-            let (iterations, grid) = (case.iterations, grid(case));
-            let order = Order::Wave;
-            let reference =
-                Reference { kernel: &kernel, field, coefficients, iterations, order, grid };
+            let iterations = case.iterations;
+            let reference = Reference { kernel: &kernel, field, coefficients, iterations };
             reference.run_dynamic(work, 1 << 22).map_err(told)
         },
     )
@@ -218,10 +214,6 @@ fn described<T: Real>(me: &mut Member, case: &Case, folder: &Path) -> Result<(),
 fn settings<K>(case: &Case, kernel: K) -> Sweep<K> {
     let runner = Runner::pool(case.threads);
     Sweep::new(kernel).iterations(case.iterations).depth(case.depth).runner(runner)
-}
-
-fn grid(case: &Case) -> Grid {
-    Grid::new(case.shape, Block::new(case.shape.rows, case.shape.cols))
 }
 
 fn told(error: impl std::fmt::Display) -> String {

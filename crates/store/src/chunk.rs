@@ -72,7 +72,7 @@ fn kernel() -> (u32, u32) {
 /// The bytes mapped (or copied) for reading and for writing since a chunk was created.
 ///
 /// The figures count the bytes that a computation requests, as the papers' model does
-/// ([`io_model`](crate::model::io_model)); the page cache may hold them already.
+/// (`io_model` of `syncline_blocks`); the page cache may hold them already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The bytes requested for reading.

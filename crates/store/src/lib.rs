@@ -6,7 +6,6 @@
 //! | `element`    | [`Element`], [`ElementType`]: real and whole numbers                   |
 //! | `layout`     | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]         |
 //! | `placement`  | [`Placement`]: the positions of blocks, frontiers and elements         |
-//! | `model`      | [`io_model`]: the amount of data that a sweep reads and writes         |
 //! | `chunk`      | [`Chunk`]: bytes on file, heap or shared segment, mapped by part       |
 //! | `matrix`     | [`Matrix`]                                                             |
 //! | `whole`      | matrices lent as a whole, and the positions of their rows in the file  |
@@ -35,7 +34,6 @@
 //! [`Side`]: placement::Side
 //! [`Rect`]: placement::Rect
 //! [`Placement`]: placement::Placement
-//! [`io_model`]: model::io_model
 //! [`Chunk`]: chunk::Chunk
 //! [`Tile`]: blocks::Tile
 //! [`Region`]: blocks::Region
@@ -69,7 +67,6 @@ mod io_uring;
 #[doc(hidden)]
 pub mod layout;
 mod matrix;
-pub mod model;
 #[doc(hidden)]
 pub mod newfile;
 mod npy;

@@ -2,7 +2,7 @@
 //!
 //! Two regions of a row-major matrix share pages and cache lines but never an element. The
 //! references given out are slices of one row of one region, so threads can write neighbouring
-//! regions concurrently.
+//! regions concurrently. The head of [`tile`](crate::tile) says why regions are in this crate.
 
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -9,6 +9,10 @@
 //! A view of a row-major block extends from its first to its last element. Between its rows lie
 //! elements of other blocks: no page of these is read on purpose, and no reference to them is made.
 //! References are slices of one row of one block.
+//!
+//! Sweeps in blocks (`syncline_blocks`) work on tiles and regions. Both are in this crate because
+//! [`probe`](crate::probe) measures disks by them, and because they read the parts of a [`Matrix`]
+//! that no other crate reaches.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -20,6 +20,14 @@
 //! ```
 //!
 //! A kernel is built in ([`kernels`]), an update in Rust ([`PointKernel`]), a text
-//! ([`Described`]), or a function in C ([`c`]).
+//! ([`Described`]), or a function in C ([`c`]). [`blocks`] has sweeps in other layouts and orders,
+//! and by unmodified routines.
 
 pub use syncline_wave::*;
+
+/// Sweeps in blocks: of matrices in any layout, in any order of the blocks, and by unmodified
+/// routines that sweep a matrix in memory.
+pub mod blocks {
+    #[doc(inline)]
+    pub use syncline_blocks::*;
+}

@@ -5,8 +5,8 @@
 //! compile the executors and the plain loop again. The functions of [`Compiled`] are not generic.
 //! They are compiled here, with all generic code that they call. [`Real`] implies [`Compiled`], so
 //! the public methods reach the executors through it. The loops of the kernels are compiled in
-//! `syncline_kernel`, in the same way. Only the loops of a kernel of another crate, or its routine
-//! for whole blocks, are compiled there.
+//! `syncline_kernel`, in the same way. Only the loops of a kernel of another crate are compiled
+//! there.
 //!
 //! # Costs
 //! One virtual call for each run.
@@ -17,10 +17,8 @@ use syncline_kernel::lanes;
 use syncline_store::{Matrix, generation::Identity};
 
 use crate::Result;
-use crate::block_kernel::Whole;
-use crate::plan::BlockPlan;
-use crate::reference::Reference;
-use crate::run::start::{Resumption, Taken};
+use crate::reference::{Part, Reference};
+use crate::run::start::Taken;
 use crate::run::target::{Pending, Target};
 use crate::sweep::matrices::Arrays;
 use crate::sweep::{Settings, SweepPlan, SweepReport};
@@ -39,22 +37,6 @@ pub(crate) trait Executors<E: Real> {
     fn run(
         &self,
         kernel: Box<dyn Kernel<E> + '_>,
-        arrays: &Arrays<'_, E>,
-        result: Matrix<E>,
-    ) -> Result<(Matrix<E>, SweepReport)>;
-
-    /// See [`Sweep::plan_blocks`](crate::Sweep::plan_blocks).
-    fn plan_blocks(
-        &self,
-        kernel: &Whole<'_, E>,
-        arrays: &Arrays<'_, E>,
-        result: &Matrix<E>,
-    ) -> Result<BlockPlan>;
-
-    /// See [`Sweep::run_blocks`](crate::Sweep::run_blocks).
-    fn run_blocks(
-        &self,
-        kernel: &Whole<'_, E>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)>;
@@ -90,9 +72,6 @@ pub(crate) trait Executors<E: Real> {
 
     /// See [`Sweep::taken`](crate::Sweep::taken).
     fn taken(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Option<Taken>>;
-
-    /// See [`Sweep::resumption`](crate::Sweep::resumption).
-    fn resumption(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Resumption>;
 }
 
 /// Element types for which this crate compiles the executors.
@@ -103,11 +82,11 @@ pub trait Compiled: Sized {
     where
         Self: Real;
 
-    /// Runs the plain loop, on all rows or on those that the first `rows` depend on.
+    /// Runs the plain loop over a part of the points.
     fn plain(
         loops: &Reference<'_, Self, &dyn Kernel<Self>>,
         work: Matrix<Self>,
-        rows: Option<usize>,
+        part: Part<'_>,
         memory: u64,
     ) -> Result<Matrix<Self>>
     where
@@ -127,12 +106,13 @@ macro_rules! compiled {
             fn plain(
                 loops: &Reference<'_, Self, &dyn Kernel<Self>>,
                 work: Matrix<Self>,
-                rows: Option<usize>,
+                part: Part<'_>,
                 memory: u64,
             ) -> Result<Matrix<Self>> {
-                match rows {
-                    None => loops.update(work, memory),
-                    Some(rows) => loops.update_top(work, rows, memory),
+                match part {
+                    Part::All => loops.update(work, None, memory),
+                    Part::Rects(rects) => loops.update(work, Some(rects), memory),
+                    Part::Top(rows) => loops.update_top(work, rows, memory),
                 }
             }
         }

@@ -3,7 +3,7 @@
 use syncline_kernel::{Error as KernelError, Stencil, lanes::Lanes};
 use syncline_memory::room::Size;
 use syncline_overlay::error::{CheckError, RunError};
-use syncline_store::{Block, ElementType, Shape};
+use syncline_store::{ElementType, Shape};
 use syncline_sync::Fault;
 
 /// The result type of this crate.
@@ -92,28 +92,6 @@ pub enum Error {
         /// The dimensions of the first field.
         expected: Vec<usize>,
     },
-    /// A coefficient matrix is framed; only the field may be framed.
-    #[error("{name} is framed; coefficients must be row-major or blocked")]
-    FramedCoefficient {
-        /// The name of the matrix.
-        name: String,
-    },
-    /// The memory bound is too small for the window of one block.
-    #[error(
-        "the memory allowed for the sweep, {}, cannot hold the smallest window: one block of {block} \
-         ({matrices} matrices) needs {} ({window} bytes); allow at least that much, or use smaller blocks",
-        Size(*allowed), Size(*window)
-    )]
-    Memory {
-        /// The memory bound, in bytes.
-        allowed: u64,
-        /// The bytes that one block needs.
-        window: u64,
-        /// The size of the block.
-        block: Block,
-        /// The number of matrices of the sweep.
-        matrices: usize,
-    },
     /// The memory bound is too small for the window of a streamed sweep.
     #[error(
         "the memory allowed for the sweep, {}, cannot hold the window of rows for {depth} iteration(s) in one \
@@ -182,26 +160,6 @@ pub enum Error {
         reads: Stencil,
         /// The stencil that it declares.
         stencil: Stencil,
-    },
-    /// The order max-parallel was asked for with a kernel whose stencil has diagonal neighbours.
-    ///
-    /// [`Reference::run_top`](crate::reference::Reference::run_top) also returns this error for the
-    /// order max-parallel, whatever the stencil.
-    #[error(
-        "the order max-parallel is for kernels whose stencil has only the four nearest neighbours"
-    )]
-    Corners,
-    /// Adjacent blocks would depend on each other in a cycle, because the kernel uses north-east or
-    /// south-west.
-    #[error(
-        "blocks of {block} cannot keep the order of a kernel that uses the corners north-east or south-west: \
-         use blocks of one row, or as wide as the matrix, which is {shape}"
-    )]
-    CornerBlocks {
-        /// The size of the block.
-        block: Block,
-        /// The shape of the matrix.
-        shape: Shape,
     },
     /// The number of coefficients is not the one that the kernel takes.
     #[error("the kernel takes {expected} coefficient(s), but {given} were given")]

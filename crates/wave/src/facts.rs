@@ -13,29 +13,30 @@
 //! | `sweep.depth`, `.passes`             | streamed: iterations in a pass, passes               |
 //! | `sweep.panels`, `.panel_rows`        | streamed: panels in memory at once (the ring), rows  |
 //! | `sweep.tile`, `.piece`               | streamed: columns of a tile (of strips), and a task  |
-//! | `sweep.blocks`, `.block`             | blocked: rows x columns of blocks, and of a block    |
-//! | `sweep.windows`, `.held`             | blocked: blocks in memory at once; all are in memory |
-//! | `disk.read_peak`, `disk.write_peak`  | bytes per second, where they are known               |
+//! | `disk.read_peak`                     | bytes per second, where they are known               |
+//!
+//! Those of a sweep in blocks alone are in `syncline_blocks`.
 
 use syncline_store::{ElementType, Layout};
 use syncline_trace::note::fact;
 
-use crate::lanes::Real;
-use crate::plan::BlockPlan;
-use crate::sweep::matrices::Arrays;
 use crate::sweep::{Settings, SweepPlan};
 
 /// What a sweep goes over.
-pub(crate) struct Data<'d> {
+#[derive(Debug)]
+pub struct Data<'d> {
     /// Rows and columns, or planes, rows and columns.
-    pub(crate) dims: &'d [usize],
-    pub(crate) element: ElementType,
-    pub(crate) coefficients: usize,
-    pub(crate) layout: Layout,
+    pub dims: &'d [usize],
+    /// The type of the elements of the first field.
+    pub element: ElementType,
+    /// The number of coefficients.
+    pub coefficients: usize,
+    /// The layout of the field.
+    pub layout: Layout,
 }
 
 /// Notes what all sweeps have in common. `kernel` is its name, or that of its type.
-fn note(settings: &Settings, kernel: &str, data: &Data<'_>) {
+pub fn note(settings: &Settings, kernel: &str, data: &Data<'_>) {
     let [planes @ .., rows, cols] = data.dims else { return };
     fact("sweep.kernel", short(kernel));
     if let [planes] = planes {
@@ -49,10 +50,6 @@ fn note(settings: &Settings, kernel: &str, data: &Data<'_>) {
     fact("sweep.iterations", settings.iterations);
     fact("sweep.threads", settings.processors());
     fact("sweep.memory.allowed", settings.memory);
-    if let Some(disk) = settings.disk {
-        fact("disk.read_peak", disk.read);
-        fact("disk.write_peak", disk.write);
-    }
 }
 
 /// Notes the facts of a streamed sweep. `disk` is the rate at which the disk reads.
@@ -80,31 +77,10 @@ pub(crate) fn streamed(
             fact("sweep.piece", plan.piece);
             fact("sweep.memory", plan.memory);
         }
-        SweepPlan::Blocked(_) => {}
     }
     if let Some(rate) = disk {
         fact("disk.read_peak", rate);
     }
-}
-
-/// Notes the facts of a sweep in blocks.
-pub(crate) fn blocked<E: Real>(
-    settings: &Settings,
-    kernel: &str,
-    arrays: &Arrays<'_, E>,
-    plan: &BlockPlan,
-) {
-    let shape = arrays.field.shape();
-    let (coefficients, layout) = (arrays.coefficients.len(), arrays.field.layout());
-    let dims = &[shape.rows, shape.cols];
-    note(settings, kernel, &Data { dims, element: E::TYPE, coefficients, layout });
-    let block = plan.grid.block_size();
-    fact("sweep.executor", "blocked");
-    fact("sweep.blocks", format_args!("{} x {}", plan.grid.rows(), plan.grid.cols()));
-    fact("sweep.block", format_args!("{} x {}", block.rows, block.cols));
-    fact("sweep.windows", plan.windows);
-    fact("sweep.held", plan.held);
-    fact("sweep.memory", plan.window.saturating_mul(plan.windows.min(plan.grid.len() as u64)));
 }
 
 /// Returns the last part of the name of a type, without the adapters of this crate.

@@ -3,27 +3,21 @@
 //! A sweep updates the points of a matrix from their neighbours, row by row: the neighbours above
 //! and to the left already have their new values, those to the right and below still have the old
 //! ones. Points that lack a neighbour form the edge and keep their values. Livermore kernel 23,
-//! Gauss-Seidel, SOR and sequence alignments are of this kind. Two executors run a sweep on all
-//! cores and produce the bits of the plain double loop:
+//! Gauss-Seidel, SOR and sequence alignments are of this kind.
 //!
-//! * *Streamed*: runs many iterations in one pass over the rows. A window of rows slides once over
-//!   the data, and bands follow one another down the window. It takes row-major data only, and is
-//!   the default for them.
-//! * *Blocked*: the scheme of Clauss, Gustedt and Suter (PDP 2008, HAL inria-00176084). Each block
-//!   is a location with an ordered lock; one task per block writes its own block and reads its
-//!   neighbours. It takes any layout and any order, and reads all data once per iteration.
+//! A sweep is *streamed*: it runs many iterations in one pass over the rows, on all cores, with the
+//! bits of the plain double loop. A window of rows slides once over the data, and bands follow one
+//! another down the window. It takes row-major data. The crate `syncline_blocks` has sweeps of
+//! other layouts and orders, block by block, which read all data once per iteration.
 //!
-//! Terms: a *wave* is the order of the double loop, in which the blocks or points along a diagonal
-//! are updated at the same time and iterations follow one another closely. An *overlay* is the set
-//! of tasks of a run together with the locks that they wait for. In a *blocked* file each block is
-//! stored in one piece; in a *framed* file each side of a block is stored in one piece as well.
+//! Terms: a *wave* is the order of the double loop, in which the points along a diagonal are
+//! updated at the same time and iterations follow one another closely. An *overlay* is the set of
+//! tasks of a run together with the locks that they wait for.
 //!
-//! Both executors compute with vectors: points along a diagonal do not depend on one another.
+//! Sweeps compute with vectors: points along a diagonal do not depend on one another.
 //!
-//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`](lanes::Lanes),
-//!   [`SweepReport`], [`Monitor`](monitor::Monitor).
-//! * [`BlockModel`](plan::BlockModel): predicts the time of an iteration in blocks from the block
-//!   size and the disk.
+//! * [`Sweep`]: what to run and how. [`Lanes`](lanes::Lanes), [`SweepReport`],
+//!   [`Monitor`](monitor::Monitor).
 //! * [`Target`](target::Target), [`Pending`](target::Pending): a result that survives a crash of
 //!   the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
@@ -33,9 +27,6 @@
 //! * [`Described`]: the update as a text, which needs no compiler. A text may also be of several
 //!   fields, other types, edges, directions, values before the iteration, or three dimensions: see
 //!   [`Sweep::run_arrays`]. [`CKernel`](c::CKernel): the update as a C function.
-//! * [`BlockKernel`]: an unmodified routine that sweeps a whole matrix in memory, called on one
-//!   block after another; [`CBlockKernel`](c::CBlockKernel): such a routine in C or Fortran. For
-//!   existing code that must not be changed.
 //! * [`plain_sweep`](reference::plain_sweep): the plain double loop, in memory.
 //!   [`Reference`](reference::Reference): the same over matrices of any size;
 //!   [`first_difference`](reference::first_difference) compares two matrices.
@@ -60,10 +51,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod block;
-mod block_kernel;
-mod blocked;
-mod c_block;
 mod compiled;
 mod engine;
 mod engines;
@@ -85,17 +72,26 @@ pub mod unstable;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use block_kernel::BlockKernel;
 pub use error::{Error, Result};
-pub use sweep::{Executor, Order, Runner, Sweep, SweepReport};
+pub use sweep::{Runner, Sweep, SweepReport};
 #[doc(inline)]
 pub use syncline_kernel::{Described, Lane, Neighbour, Neighbours, PointKernel, Stencil};
 
-/// Kernels that are functions in C or Fortran: of a point, or of a block.
+/// Kernels that are functions in C or Fortran.
 pub mod c {
-    pub use crate::c_block::{CBlockFunction, CBlockKernel};
     #[doc(inline)]
     pub use syncline_kernel::c::{CFunction, CKernel, CPoint, CValues};
+}
+
+/// What the passes of this crate have in common with other executors of sweeps.
+#[doc(hidden)]
+pub mod executor {
+    pub use crate::facts::{Data, note};
+    pub use crate::semaphore::Semaphore;
+    pub use crate::strip::pack::Rows;
+    pub use crate::strip::tile::{Chain, Job, Scratch, run as run_tiles};
+    pub use crate::sweep::matrices::Arrays;
+    pub use crate::sweep::{Settings, matrices::resumption};
 }
 
 pub mod described {

@@ -11,7 +11,7 @@ use syncline_overlay::{Snapshot, Watch};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// The sweep has not begun, or runs in blocks.
+    /// The sweep has not begun, or has no passes.
     #[default]
     Other,
     /// The sweep reads an input that was moved or touched, to check whether its contents are the
@@ -125,11 +125,14 @@ impl Monitor {
     }
 
     /// Registers an overlay that is about to run.
-    pub(crate) fn watches(&self, watch: Watch) {
+    #[doc(hidden)]
+    pub fn watches(&self, watch: Watch) {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
     }
 
-    pub(crate) fn begin(&self, total: u64) {
+    /// Sets the number of all updates, before the first one.
+    #[doc(hidden)]
+    pub fn begin(&self, total: u64) {
         self.done.store(0, Relaxed);
         self.others_are([0; 2]);
         self.total.store(total, Relaxed);
@@ -145,7 +148,9 @@ impl Monitor {
         [&self.done, &self.moved].map(|own| own.load(Relaxed))
     }
 
-    pub(crate) fn one_more(&self) {
+    /// Counts an update of a block, or of a piece of a band.
+    #[doc(hidden)]
+    pub fn one_more(&self) {
         self.done.fetch_add(1, Relaxed);
     }
 

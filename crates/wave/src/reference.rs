@@ -10,10 +10,10 @@ use std::sync::Arc;
 use syncline_kernel::dynamic::{Dynamic, Kernel, PlainPoints};
 use syncline_kernel::rule::plain::plain;
 use syncline_store::array::Array;
-use syncline_store::{Grid, Layout, Matrix, convert, placement::Rect};
+use syncline_store::{Layout, Matrix, convert, placement::Rect};
 
 use crate::run::fields::Input;
-use crate::sweep::{Order, check_arrays as check};
+use crate::sweep::check_arrays as check;
 use crate::{Described, Error, Neighbour, PointKernel, Result, Stencil, lanes::Real};
 
 #[doc(inline)]
@@ -38,12 +38,7 @@ pub fn plain_arrays(
     Ok(())
 }
 
-/// The plain double loop over matrices of any size and layout.
-///
-/// For [`Order::Wave`] and [`Order::Barrier`] it is [`plain_sweep`], `iterations` times. For
-/// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after another:
-/// each iteration first updates the blocks with an even sum of block row and column, then the
-/// others.
+/// The plain double loop over matrices of any size and layout: [`plain_sweep`], `iterations` times.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference<'a, T: Real, K> {
     /// The update of a point.
@@ -54,10 +49,17 @@ pub struct Reference<'a, T: Real, K> {
     pub coefficients: &'a [Arc<Matrix<T>>],
     /// The number of iterations.
     pub iterations: u64,
-    /// The order of the blocks.
-    pub order: Order,
-    /// The blocks; ignored unless the order is [`Order::MaxParallel`].
-    pub grid: Grid,
+}
+
+/// The points that a loop updates in an iteration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'p> {
+    /// All of them, in the order of the double loop.
+    All,
+    /// Those on which the first rows of the result depend.
+    Top(usize),
+    /// Those of these rectangles, one rectangle after another.
+    Rects(&'p [Rect]),
 }
 
 impl<T: Real, K> Reference<'_, T, K> {
@@ -72,7 +74,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: PointKernel<N>,
     {
-        self.with(&*self.kernel.erased(), work, None, memory)
+        self.with(&*self.kernel.erased(), work, Part::All, memory)
     }
 
     /// Like [`run`](Self::run), for a kernel that is only known at run time.
@@ -83,26 +85,47 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.with(&*self.kernel.kernel()?, work, None, memory)
+        self.with(&*self.kernel.kernel()?, work, Part::All, memory)
     }
 
-    /// Runs the loop with a kernel, on all rows or on those that the first `rows` depend on.
+    /// Runs the loop with a kernel, over a part of the points.
     fn with(
         &self,
         kernel: &dyn Kernel<T>,
         work: Matrix<T>,
-        rows: Option<usize>,
+        part: Part<'_>,
         memory: u64,
     ) -> Result<Matrix<T>> {
-        let Reference { field, coefficients, iterations, order, grid, .. } = *self;
-        let loops = Reference { kernel: &kernel, field, coefficients, iterations, order, grid };
-        T::plain(&loops, work, rows, memory)
+        let Reference { field, coefficients, iterations, .. } = *self;
+        let loops = Reference { kernel: &kernel, field, coefficients, iterations };
+        T::plain(&loops, work, part, memory)
+    }
+
+    /// Like [`run`](Self::run), with an erased kernel, and by rectangles: an iteration updates the
+    /// points of one after another. For loops over blocks.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    #[doc(hidden)]
+    pub fn run_rects(
+        &self,
+        kernel: &dyn Kernel<T>,
+        work: Matrix<T>,
+        rects: &[Rect],
+        memory: u64,
+    ) -> Result<Matrix<T>> {
+        self.with(kernel, work, Part::Rects(rects), memory)
     }
 }
 
 impl<T: Real> Reference<'_, T, &dyn Kernel<T>> {
-    /// Runs the loop on all rows.
-    pub(crate) fn update(&self, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
+    /// Runs the loop on all rows, or by rectangles.
+    pub(crate) fn update(
+        &self,
+        mut work: Matrix<T>,
+        rects: Option<&[Rect]>,
+        memory: u64,
+    ) -> Result<Matrix<T>> {
         let kernel = *self.kernel;
         let (expected, given) = (kernel.coefficients(), self.coefficients.len());
         if expected != given {
@@ -112,21 +135,9 @@ impl<T: Real> Reference<'_, T, &dyn Kernel<T>> {
         convert(self.field, &mut work, memory)?;
         let shape = self.field.shape();
         let all = Rect { row: 0, col: 0, rows: shape.rows, cols: shape.cols };
-        let rects: Vec<Rect> = match self.order {
-            Order::Wave | Order::Barrier => vec![all],
-            Order::MaxParallel => {
-                let colour = |b: &usize| {
-                    let (i, j) = self.grid.at(*b);
-                    (i + j) % 2
-                };
-                let mut blocks: Vec<usize> = (0..self.grid.len()).collect();
-                blocks.sort_by_key(colour);
-                blocks.into_iter().map(|b| self.grid.rect(b)).collect()
-            }
-        };
         let mut bands = Bands::default();
         for _ in 0..self.iterations {
-            for rect in &rects {
+            for rect in rects.unwrap_or(&[all]) {
                 bands.sweep(kernel, &mut work, self.coefficients, *rect, memory)?;
             }
         }

@@ -21,7 +21,7 @@ use syncline_trace::{Activity, span};
 
 /// A semaphore that bounds the blocks in memory at once.
 #[derive(Debug)]
-pub(crate) struct Semaphore {
+pub struct Semaphore {
     allowed: u64,
     taken: AtomicU64,
     returned: PaddedSignal,
@@ -29,14 +29,17 @@ pub(crate) struct Semaphore {
 
 /// A permit to have one block in memory.
 #[derive(Debug)]
-pub(crate) struct Window<'a>(&'a Semaphore);
+pub struct Window<'a>(&'a Semaphore);
 
 impl Semaphore {
-    pub(crate) fn new(allowed: u64) -> Self {
+    /// Creates a semaphore with this number of windows.
+    #[must_use]
+    pub fn new(allowed: u64) -> Self {
         Semaphore { allowed, taken: AtomicU64::new(0), returned: PaddedSignal::default() }
     }
 
-    pub(crate) fn take(&self) -> Window<'_> {
+    /// Takes a window; waits if all are taken.
+    pub fn take(&self) -> Window<'_> {
         // Relaxed: the number is only a position in the queue; the wait acquires the releases
         // before it.
         let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,7 +1,6 @@
 //! A sweep: its kernel and its settings.
 
 mod arrays;
-mod blocks;
 mod dynamic;
 pub(crate) mod matrices;
 mod team;
@@ -13,79 +12,37 @@ pub(crate) use arrays::check as check_arrays;
 use syncline_fabric::Member;
 use syncline_kernel::dynamic::Kernel;
 pub use syncline_overlay::Runner;
-use syncline_store::probe::Disk;
 use syncline_store::{
-    Block, Matrix, convert,
+    Matrix,
     generation::{Identity, Made},
 };
 
-use self::matrices::{Arrays, streamable};
-use crate::block::{Blockwise, Points};
-use crate::block_kernel::Whole;
+use self::matrices::Arrays;
 use crate::compiled::Executors;
 use crate::lanes::{Lanes, Real};
-use crate::plan::{ArrayPlan, BlockPlan, Question};
-use crate::run::start::{Resumption, Taken};
+use crate::plan::ArrayPlan;
+use crate::run::start::Taken;
 use crate::run::target::{Pending, Target};
 use crate::strip::plan::StreamPlan;
-use crate::{Error, PointKernel, Result, blocked, monitor::Monitor};
+use crate::{Error, PointKernel, Result, monitor::Monitor};
 
-/// The order in which blocks are updated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Order {
-    /// Diagonal by diagonal, with the next iteration following closely: bit-identical to the plain
-    /// double loop.
-    #[default]
-    Wave,
-    /// Red-black by blocks: half of all blocks can run at once from the start. The **numbers
-    /// differ** from those of the plain double loop; the fixed point is the same.
-    MaxParallel,
-    /// Like `Wave` within an iteration, but the next iteration begins only when all blocks of the
-    /// previous one are done. Bit-identical to `Wave`.
-    Barrier,
-}
-
-/// The way in which a sweep traverses the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Executor {
-    /// Streamed if the order is [`Order::Wave`], all matrices are row-major, no block size was
-    /// given, and the runner is [`Runner::Pool`]; blocked otherwise.
-    #[default]
-    Auto,
-    /// Block by block, in any layout and order: all data are read once per iteration.
-    Blocked,
-    /// Many iterations in one pass over the rows: all data are read once per pass.
-    Streamed,
-}
+/// What to do with data, or with settings, that passes do not take.
+pub(crate) const IN_BLOCKS: &str = "run the sweep in blocks (crate syncline_blocks)";
 
 /// The way in which a sweep will use the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SweepPlan {
-    /// The plan of a sweep in blocks.
-    Blocked(BlockPlan),
-    /// The plan of a streamed sweep.
+    /// The plan of a sweep whose points are rows side by side in vectors.
     Streamed(StreamPlan),
     /// The plan of a sweep over arrays.
     Arrays(ArrayPlan),
 }
 
 impl SweepPlan {
-    /// Returns the plan of a sweep in blocks, or `None` if the sweep is streamed.
-    #[must_use]
-    pub const fn blocked(&self) -> Option<&BlockPlan> {
-        match self {
-            SweepPlan::Blocked(plan) => Some(plan),
-            SweepPlan::Streamed(_) | SweepPlan::Arrays(_) => None,
-        }
-    }
-
     /// Returns the greatest number of iterations in a pass.
     pub(crate) const fn depth(&self) -> u64 {
         match self {
-            SweepPlan::Blocked(_) => 1,
             SweepPlan::Streamed(plan) => plan.depth,
             SweepPlan::Arrays(plan) => plan.depth,
         }
@@ -94,7 +51,6 @@ impl SweepPlan {
     /// Returns the number of passes, if no convergence test ends the sweep earlier.
     pub(crate) const fn passes(&self) -> u64 {
         match self {
-            SweepPlan::Blocked(_) => 1,
             SweepPlan::Streamed(plan) => plan.passes,
             SweepPlan::Arrays(plan) => plan.passes,
         }
@@ -103,17 +59,16 @@ impl SweepPlan {
     /// Returns the number of bands in memory at once.
     pub(crate) const fn flight(&self) -> usize {
         match self {
-            SweepPlan::Blocked(_) => 1,
             SweepPlan::Streamed(plan) => plan.panels,
             SweepPlan::Arrays(plan) => plan.flight,
         }
     }
 
-    /// Returns the plan of a streamed sweep, or `None` if the sweep runs in blocks.
+    /// Returns the plan of a sweep over strips, or `None` if the sweep is one over arrays.
     #[must_use]
     pub const fn streamed(&self) -> Option<&StreamPlan> {
         match self {
-            SweepPlan::Blocked(_) | SweepPlan::Arrays(_) => None,
+            SweepPlan::Arrays(_) => None,
             SweepPlan::Streamed(plan) => Some(plan),
         }
     }
@@ -142,21 +97,24 @@ pub struct Sweep<K> {
     pub(crate) settings: Settings,
 }
 
-/// All settings of a sweep except its kernel.
+/// All settings of a sweep except its kernel. Sweeps in blocks use them as well, but for the depth
+/// and the exact stop.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) iterations: u64,
-    pub(crate) tolerance: Option<f64>,
+pub struct Settings {
+    /// See [`Sweep::iterations`].
+    pub iterations: u64,
+    /// See [`Sweep::until`].
+    pub tolerance: Option<f64>,
     pub(crate) exact_stop: bool,
-    pub(crate) order: Order,
-    pub(crate) runner: Runner,
-    pub(crate) monitor: Arc<Monitor>,
-    pub(crate) executor: Executor,
+    /// See [`Sweep::runner`].
+    pub runner: Runner,
+    /// See [`Sweep::monitor`].
+    pub monitor: Arc<Monitor>,
     pub(crate) depth: Option<u64>,
-    pub(crate) lanes: Lanes,
-    pub(crate) memory: u64,
-    block: Option<Block>,
-    pub(crate) disk: Option<Disk>,
+    /// See [`Sweep::lanes`].
+    pub lanes: Lanes,
+    /// See [`Sweep::memory`].
+    pub memory: u64,
 }
 
 /// The time that a streamed sweep spent in each activity, summed over all threads.
@@ -177,10 +135,10 @@ pub struct Times {
     pub wait: Duration,
 }
 
-/// The results and statistics of a sweep.
+/// The results and statistics of a sweep, with a plan of type `P`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct SweepReport {
+pub struct SweepReport<P = SweepPlan> {
     /// The number of iterations done, for every point.
     pub iterations: u64,
     /// With a convergence test: the largest change of a point in each iteration. If earlier runs
@@ -208,10 +166,30 @@ pub struct SweepReport {
     /// The time spent in each activity, if streamed.
     pub times: Option<Times>,
     /// The way in which the memory was used.
-    pub plan: SweepPlan,
+    pub plan: P,
 }
 
-impl SweepReport {
+impl<P> SweepReport<P> {
+    /// Returns the report of a sweep that has done nothing.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of_nothing(plan: P) -> Self {
+        SweepReport {
+            iterations: 0,
+            residuals: Vec::new(),
+            converged: None,
+            bytes_read: 0,
+            bytes_written: 0,
+            processors: 0,
+            workers: 0,
+            passes: 0,
+            resumed: 0,
+            bytes_exchanged: 0,
+            times: None,
+            plan,
+        }
+    }
+
     /// Returns the data with which a result of this sweep is
     /// [marked](syncline_store::generation::ResultMark), where `tolerance` is that of
     /// [`until`](Sweep::until).
@@ -224,7 +202,8 @@ impl SweepReport {
 
 impl Settings {
     /// Returns the number of threads that should compute at once.
-    pub(crate) fn processors(&self) -> u64 {
+    #[must_use]
+    pub fn processors(&self) -> u64 {
         match self.runner {
             Runner::Pool { workers, .. }
             | Runner::Queues { workers, .. }
@@ -233,12 +212,11 @@ impl Settings {
         }
     }
 
-    /// Returns whether a setting was made that only the blocked executor supports.
-    pub(crate) fn asks_for_blocks(&self) -> bool {
-        self.block.is_some() || !matches!(self.runner, Runner::Pool { .. })
-    }
-
-    fn check(&self, expected: usize, given: usize) -> Result<()> {
+    /// Checks the settings, and that the number of coefficients given is the expected one.
+    ///
+    /// # Errors
+    /// [`Error::Tolerance`], [`Error::Coefficients`], [`Error::Lanes`].
+    pub fn check(&self, expected: usize, given: usize) -> Result<()> {
         if let Some(tolerance) = self.tolerance
             && (tolerance.is_nan() || tolerance < 0.0)
         {
@@ -253,68 +231,15 @@ impl Settings {
         Ok(())
     }
 
-    fn plan_in_blocks<E: Real, K: Blockwise<E>>(
-        &self,
-        kernel: &K,
-        arrays: &Arrays<'_, E>,
-        result: &Matrix<E>,
-    ) -> Result<BlockPlan> {
-        self.check(kernel.coefficients(), arrays.coefficients.len())?;
-        kernel.check()?;
-        arrays.check_shapes(Some(result))?;
-        Question {
-            kernel,
-            field: arrays.field,
-            coefficients: arrays.coefficients.iter().map(|m| &**m).collect(),
-            result,
-            block: self.block,
-            memory: self.memory,
-            workers: self.processors(),
-            iterations: self.iterations,
-            disk: self.disk,
+    /// Checks that the sweep can run by passes.
+    fn check_streamed(&self) -> Result<()> {
+        match self.runner {
+            Runner::Pool { .. } => Ok(()),
+            _ => Err(Error::NotStreamed {
+                name: "a sweep with this runner".to_owned(),
+                why: format!("passes run on a pool; {IN_BLOCKS}"),
+            }),
         }
-        .answer()
-    }
-
-    fn run_in_blocks<E: Real, K: Blockwise<E>>(
-        &self,
-        kernel: &K,
-        arrays: &Arrays<'_, E>,
-        result: Matrix<E>,
-    ) -> Result<(Matrix<E>, SweepReport)> {
-        let plan = self.plan_in_blocks(kernel, arrays, &result)?;
-        let versions = arrays.versions()?;
-        let done = match self.iterations {
-            0 => self.copy(plan, arrays, result)?,
-            _ => blocked::run(self, kernel, plan, arrays, result)?,
-        };
-        arrays.check_versions(&versions)?;
-        Ok(done)
-    }
-
-    /// Copies the input to the result, for a sweep without iterations.
-    fn copy<E: Real>(
-        &self,
-        plan: BlockPlan,
-        arrays: &Arrays<'_, E>,
-        mut result: Matrix<E>,
-    ) -> Result<(Matrix<E>, SweepReport)> {
-        convert(arrays.field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
-        let report = SweepReport {
-            iterations: 0,
-            residuals: Vec::new(),
-            converged: None,
-            bytes_read: arrays.field.chunk().traffic().read,
-            bytes_written: result.chunk().traffic().written,
-            processors: 1,
-            workers: 1,
-            passes: 0,
-            resumed: 0,
-            bytes_exchanged: 0,
-            times: None,
-            plan: SweepPlan::Blocked(plan),
-        };
-        Ok((result, report))
     }
 }
 
@@ -325,10 +250,7 @@ impl<E: Real> Executors<E> for Settings {
         arrays: &Arrays<'_, E>,
         result: &Matrix<E>,
     ) -> Result<SweepPlan> {
-        if !streamable(self, arrays, Some(result)) {
-            let points = Points::new(kernel, self.lanes)?;
-            return Ok(SweepPlan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
-        }
+        self.check_streamed()?;
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(Some(result))?;
@@ -341,9 +263,7 @@ impl<E: Real> Executors<E> for Settings {
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)> {
-        if !streamable(self, arrays, Some(&result)) {
-            return self.run_in_blocks(&Points::new(&*kernel, self.lanes)?, arrays, result);
-        }
+        self.check_streamed()?;
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(Some(&result))?;
@@ -353,40 +273,16 @@ impl<E: Real> Executors<E> for Settings {
         Ok(done)
     }
 
-    fn plan_blocks(
-        &self,
-        kernel: &Whole<'_, E>,
-        arrays: &Arrays<'_, E>,
-        result: &Matrix<E>,
-    ) -> Result<BlockPlan> {
-        self.plan_in_blocks(kernel, arrays, result)
-    }
-
-    fn run_blocks(
-        &self,
-        kernel: &Whole<'_, E>,
-        arrays: &Arrays<'_, E>,
-        result: Matrix<E>,
-    ) -> Result<(Matrix<E>, SweepReport)> {
-        self.run_in_blocks(kernel, arrays, result)
-    }
-
     fn run_to(
         &self,
         kernel: Box<dyn Kernel<E> + '_>,
         arrays: &Arrays<'_, E>,
         target: &Target,
     ) -> Result<(Pending, SweepReport)> {
+        self.check_streamed()?;
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(None)?;
-        if !streamable(self, arrays, None) {
-            let why = "only a streamed sweep can resume after a crash; run this one with `run`";
-            return Err(Error::NotStreamed {
-                name: "a sweep in blocks".to_owned(),
-                why: why.to_owned(),
-            });
-        }
         matrices::into_target(self, &kernel.into(), arrays, target)
     }
 
@@ -419,32 +315,30 @@ impl<E: Real> Executors<E> for Settings {
     fn taken(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Option<Taken>> {
         matrices::taken(self, arrays, target)
     }
-
-    fn resumption(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Resumption> {
-        matrices::resumption(self, arrays, target)
-    }
 }
 
 impl<K> Sweep<K> {
-    /// Creates a sweep of one iteration of `kernel` in wave order, on all processors, without a
-    /// memory limit.
+    /// Creates a sweep of one iteration of `kernel` on all processors, without a memory limit.
     pub fn new(kernel: K) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let settings = Settings {
             iterations: 1,
             tolerance: None,
             exact_stop: false,
-            order: Order::Wave,
             runner: Runner::pool(workers),
             monitor: Arc::default(),
-            executor: Executor::Auto,
             depth: None,
             lanes: Lanes::best(),
             memory: u64::MAX,
-            block: None,
-            disk: None,
         };
         Sweep { kernel, settings }
+    }
+
+    /// Returns the kernel and the settings, with which `syncline_blocks` makes a sweep in blocks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn into_parts(self) -> (K, Settings) {
+        (self.kernel, self.settings)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -464,31 +358,21 @@ impl<K> Sweep<K> {
     /// A point that is infinite, or NaN, before and after an iteration has not changed in it. One
     /// that becomes NaN, or ceases to be NaN, changes by NaN, which is more than any tolerance.
     ///
-    /// A streamed sweep detects convergence at the end of a pass, so it runs at most
-    /// [`depth`](Sweep::depth) - 1 iterations too many. In blocks, with the orders that chain
-    /// iterations, some blocks are ahead of the last one when convergence is detected; all blocks
-    /// stop at a common iteration, which is later by at most the number of blocks between two
-    /// corners (twice as many with more than 1024 blocks). With [`Order::Barrier`] the stop is
-    /// exact.
+    /// Convergence is detected at the end of a pass, so the sweep runs at most
+    /// [`depth`](Sweep::depth) - 1 iterations too many.
     #[must_use]
     pub fn until(self, tolerance: f64) -> Self {
         self.with(|s| s.tolerance = Some(tolerance))
     }
 
-    /// Sets whether a streamed sweep that has converged runs its last pass again, so that it stops
+    /// Sets whether a sweep that has converged runs its last pass again, so that it stops
     /// at exactly the iteration in which it converged.
     #[must_use]
     pub fn exact_stop(self, exact: bool) -> Self {
         self.with(|s| s.exact_stop = exact)
     }
 
-    /// Sets the way in which the sweep traverses the data.
-    #[must_use]
-    pub fn executor(self, executor: Executor) -> Self {
-        self.with(|s| s.executor = executor)
-    }
-
-    /// Sets the maximum number of iterations that a streamed sweep does in one pass; at least 1.
+    /// Sets the maximum number of iterations that the sweep does in one pass; at least 1.
     /// The default suits memory, cache and disk.
     #[must_use]
     pub fn depth(self, depth: u64) -> Self {
@@ -502,39 +386,16 @@ impl<K> Sweep<K> {
         self.with(|s| s.lanes = lanes)
     }
 
-    /// Sets the size of the blocks; implies [`Executor::Blocked`]. The default is the block of the
-    /// layout, or one that suits the memory.
-    #[must_use]
-    pub fn block(self, block: Block) -> Self {
-        self.with(|s| s.block = Some(block))
-    }
-
-    /// Sets the performance of the disk that holds the data. If the data are row-major and do not
-    /// fit the memory, and no block size was given, a [`BlockModel`](crate::plan::BlockModel) then
-    /// chooses the blocks; without it they are bands that suit the memory.
-    #[must_use]
-    pub fn disk(self, disk: Disk) -> Self {
-        self.with(|s| s.disk = Some(disk))
-    }
-
-    /// Sets the order of the blocks; any order other than [`Order::Wave`] implies
-    /// [`Executor::Blocked`].
-    #[must_use]
-    pub fn order(self, order: Order) -> Self {
-        self.with(|s| s.order = order)
-    }
-
-    /// Sets the runner, which provides the threads that compute; any runner other than
-    /// [`Runner::Pool`], such as a thread per block, implies [`Executor::Blocked`]. Out of core, if
-    /// the memory allows, further threads read while these compute.
+    /// Sets the runner, which provides the threads that compute: a [`Runner::Pool`]. Further
+    /// threads read and write while these compute. The other runners are those of sweeps in blocks
+    /// (`syncline_blocks`).
     #[must_use]
     pub fn runner(self, runner: Runner) -> Self {
         self.with(|s| s.runner = runner)
     }
 
     /// Sets the maximum number of bytes of files and buffers that the sweep holds at once. It does
-    /// not include matrices in memory, nor the tasks of a sweep in blocks, which take about 2.5 KiB
-    /// per block.
+    /// not include matrices in memory.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         self.with(|s| s.memory = bytes)
@@ -550,8 +411,8 @@ impl<K> Sweep<K> {
     /// sweep.
     ///
     /// # Errors
-    /// [`Error::Memory`] or [`Error::StreamMemory`] if not even the smallest plan fits, and all
-    /// errors about the matrices.
+    /// [`Error::StreamMemory`] if not even the smallest plan fits, and all errors about the
+    /// matrices.
     pub fn plan<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -570,16 +431,17 @@ impl<K> Sweep<K> {
 
     /// Runs the sweep from `field` into `result`, which is given back.
     ///
-    /// The field and the coefficients are only read. Matrices may be on file or in memory and in
-    /// any layout, except that coefficients must not be framed; all matrices with blocks must have
-    /// the same ones. A streamed sweep of several passes updates the result in place. The contents
-    /// of the result are unspecified after an error.
+    /// The field and the coefficients are only read. Matrices may be on file or in memory; all are
+    /// row-major. A sweep of several passes updates the result in place. The contents of the result
+    /// are unspecified after an error.
     ///
     /// # Errors
     /// See [`Error`]; also a kernel that panics, and an input file that was written to during the
-    /// sweep. [`Error::Undeclared`] for a kernel that reads a neighbour that its stencil does not
-    /// name. [`Error::ExactStop`] if an exact stop was requested, the result is on file, and there
-    /// are several passes: only [`run_to`](Sweep::run_to) can go back then.
+    /// sweep. [`Error::NotStreamed`] if a matrix is not row-major, or the runner is not a pool: the
+    /// crate `syncline_blocks` sweeps such data, and by such runners. [`Error::Undeclared`] for a
+    /// kernel that reads a neighbour that its stencil does not name. [`Error::ExactStop`] if an
+    /// exact stop was requested, the result is on file, and there are several passes: only
+    /// [`run_to`](Sweep::run_to) can go back then.
     pub fn run<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -627,22 +489,6 @@ impl<K> Sweep<K> {
         T::executors(&self.settings).taken(&Arrays { field, coefficients }, target)
     }
 
-    /// Returns the point at which a sweep in blocks begins if its result is to get the name of
-    /// `target`: at the first iteration, after the result that has the name, or not at all.
-    /// [`run_to`](Sweep::run_to) determines this by itself.
-    ///
-    /// # Errors
-    /// The errors of [`run_to`](Sweep::run_to) about existing files; [`Error::Leftovers`] also if a
-    /// streamed run was interrupted, which only a streamed run can resume.
-    pub fn resumption<T: Real>(
-        &self,
-        field: &Arc<Matrix<T>>,
-        coefficients: &[Arc<Matrix<T>>],
-        target: &Target,
-    ) -> Result<Resumption> {
-        T::executors(&self.settings).resumption(&Arrays { field, coefficients }, target)
-    }
-
     /// Runs the sweep from `field` into a file that is either complete or absent, and that a later
     /// run can resume if this one is killed between two passes: see [`Target`].
     ///
@@ -650,8 +496,8 @@ impl<K> Sweep<K> {
     /// See [`Error`]. [`Error::Taken`] if the name is taken. [`Error::Leftovers`] if an interrupted
     /// run has left files, and either the target does not say what to do with them, or it says
     /// [`Leftovers::Resume`](crate::target::Leftovers) and they belong to another computation.
-    /// [`Error::NotStreamed`] for a sweep that only the blocked executor can run. Data that an
-    /// earlier pass has written stays.
+    /// [`Error::NotStreamed`] if a matrix is not row-major, or the runner is not a pool. Data that
+    /// an earlier pass has written stays.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
+use syncline_store::{Layout, Matrix, NewFile, Shape};
 use syncline_trace::note::{Note, ObjectClass, notes};
-use syncline_trace::{Activity, clear, enable, snapshot};
-use syncline_wave::{Executor, Runner, Sweep, kernels::Lk23, target::Target};
+use syncline_trace::{Activity, enable, snapshot};
+use syncline_wave::{Runner, Sweep, kernels::Lk23, target::Target};
 
 const SHAPE: Shape = Shape::new(400, 500);
 const DATA: u64 = 400 * 500 * 8;
@@ -52,14 +52,13 @@ fn check(expected: &[(&str, &str)]) {
     }
 }
 
-/// The tests share the recorder, so they are one test.
 #[test]
-fn sweeps_tell_what_they_transfer_and_how_they_are_planned() {
+fn a_sweep_tells_what_it_transfers_and_how_it_is_planned() {
     let folder = tempfile::tempdir().unwrap();
     enable(1 << 14);
     let field = on_file(folder.path(), "field.npy");
     let coefficients = [0, 1, 2, 3, 4].map(|n| on_file(folder.path(), &format!("{n}.npy")));
-    let sweep = Sweep::new(Lk23).iterations(6).executor(Executor::Streamed);
+    let sweep = Sweep::new(Lk23).iterations(6);
     let sweep = sweep.runner(Runner::pool(2));
     let target = Target::npy(folder.path().join("out.npy"));
     let (pending, report) = sweep.depth(6).run_to(&field, &coefficients, &target).unwrap();
@@ -94,16 +93,4 @@ fn sweeps_tell_what_they_transfer_and_how_they_are_planned() {
         ("sweep.memory", &plan.memory.to_string()),
     ]);
     assert!(fact("disk.read_peak").unwrap().parse::<f64>().unwrap() > 0.0);
-
-    clear();
-    let result = Matrix::zeros(SHAPE, Layout::RowMajor).unwrap();
-    let sweep = Sweep::new(Lk23).iterations(2).block(Block::new(100, 250));
-    sweep.runner(Runner::pool(2)).run(&field, &coefficients, result).unwrap();
-    check(&[
-        ("sweep.kernel", "Lk23"),
-        ("sweep.executor", "blocked"),
-        ("sweep.blocks", "4 x 2"),
-        ("sweep.block", "100 x 250"),
-        ("sweep.iterations", "2"),
-    ]);
 }

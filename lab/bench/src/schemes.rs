@@ -12,8 +12,8 @@
 //! | [`Scheme::Blocks`]      | blocked, framed | a location for each block: the paper of 2010    |
 //! | [`Scheme::Streamed`]    | row-major       | many iterations in one pass                     |
 //!
-//! `Blocks` and `Streamed` are the two executors of `syncline_wave`; the others are in this module.
-//! The published three-buffer algorithm uses row-major data.
+//! `Blocks` is the executor of `syncline_blocks`, `Streamed` that of `syncline_wave`; the others
+//! are in this module. The published three-buffer algorithm uses row-major data.
 //!
 //! # Sources
 //! * E. Caron, F. Desprez, F. Suter, "Out-of-Core and Pipeline Techniques for Wavefront
@@ -40,7 +40,7 @@
 //! let zeros = Matrix::zeros(shape, Layout::RowMajor)?;
 //! let (sequential, _) = job(Scheme::Sequential).run(&arrays, zeros)?;
 //! assert_eq!(ring.as_slice(), sequential.as_slice());
-//! # Ok::<(), syncline_wave::Error>(())
+//! # Ok::<(), syncline_blocks::Error>(())
 //! ```
 
 mod block;
@@ -51,10 +51,14 @@ mod work;
 
 use std::sync::Arc;
 
+use syncline_blocks::{BlockedSweep, Error, plan::Order};
 use syncline_store::{Block, Matrix, convert};
-use syncline_wave::{Executor, Order, Result, Sweep, kernels::Lk23};
+use syncline_wave::{Sweep, kernels::Lk23};
 
 use self::work::Work;
+
+/// The result type of the schemes.
+type Result<T> = std::result::Result<T, Error>;
 
 /// When a processor of a ring passes its first row to the processor above, which needs the old
 /// values.
@@ -139,9 +143,9 @@ impl Job {
     /// Runs the sweep from the field into `result`, and returns `result`.
     ///
     /// # Errors
-    /// `Shape`, `FramedCoefficient` and `Memory` of [`Error`](syncline_wave::Error); errors of the
-    /// store when a matrix does not have the layout or blocks that the scheme needs, or cannot be
-    /// read or written. After an error the result is lost; the input is unchanged.
+    /// `FramedCoefficient` and `Memory` of [`Error`]; errors of the shapes; errors of the store
+    /// when a matrix does not have the layout or blocks that the scheme needs, or cannot be read or
+    /// written. After an error the result is lost; the input is unchanged.
     pub fn run(&self, arrays: &Arrays<'_>, mut result: Matrix) -> Result<(Matrix, Report)> {
         arrays.check(&result)?;
         if self.iterations == 0 {
@@ -151,11 +155,15 @@ impl Job {
         match self.scheme {
             Scheme::Blocks { chained } => {
                 let order = if chained { Order::Wave } else { Order::Barrier };
-                self.sweep(arrays, result, |s| {
-                    s.executor(Executor::Blocked).block(self.block).order(order)
-                })
+                let sweep = BlockedSweep::of(self.sweep()).block(self.block).order(order);
+                let (result, report) = sweep.run(arrays.field, arrays.coefficients, result)?;
+                Ok((result, Report { read: report.bytes_read, written: report.bytes_written }))
             }
-            Scheme::Streamed => self.sweep(arrays, result, |s| s.executor(Executor::Streamed)),
+            Scheme::Streamed => {
+                let (result, report) =
+                    self.sweep().run(arrays.field, arrays.coefficients, result)?;
+                Ok((result, Report { read: report.bytes_read, written: report.bytes_written }))
+            }
             Scheme::Sequential => {
                 counted(arrays, result, |result| sequential::run(arrays, self.iterations, result))
             }
@@ -170,15 +178,8 @@ impl Job {
         }
     }
 
-    fn sweep(
-        &self,
-        arrays: &Arrays<'_>,
-        result: Matrix,
-        change: impl FnOnce(Sweep<Lk23>) -> Sweep<Lk23>,
-    ) -> Result<(Matrix, Report)> {
-        let sweep = change(Sweep::new(Lk23).iterations(self.iterations).memory(self.memory));
-        let (result, report) = sweep.run(arrays.field, arrays.coefficients, result)?;
-        Ok((result, Report { read: report.bytes_read, written: report.bytes_written }))
+    fn sweep(&self) -> Sweep<Lk23> {
+        Sweep::new(Lk23).iterations(self.iterations).memory(self.memory)
     }
 }
 

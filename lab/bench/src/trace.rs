@@ -15,10 +15,10 @@ use std::time::Instant;
 use serde_json::json;
 use syncline_store::{Matrix, Shape};
 use syncline_trace::{Activity, finish, span, start};
+use syncline_wave::Sweep;
 use syncline_wave::kernels::Lk23;
 use syncline_wave::monitor::Monitor;
 use syncline_wave::target::{Leftovers, Target};
-use syncline_wave::{Executor, Sweep};
 
 use crate::disk;
 use crate::error::{Result, failed};
@@ -153,7 +153,6 @@ fn sweep(args: &BenchTraceArgs, folder: &Path, monitor: &Arc<Monitor>) -> Result
     let sweep = Sweep::new(Lk23)
         .iterations(args.iterations)
         .memory(args.memory << 20)
-        .executor(Executor::Streamed)
         .monitor(Arc::clone(monitor));
     let (pending, _) = sweep.run_to(&matrix(field)?, &coefficients, &target)?;
     pending.commit()?;

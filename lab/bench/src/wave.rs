@@ -23,10 +23,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
+use syncline_blocks::BlockedSweep;
 use syncline_memory::room::Size;
 use syncline_store::{Layout, Matrix, Shape};
 use syncline_wave::{
-    Executor, Runner, Sweep, SweepReport,
+    Runner, Sweep, SweepReport,
     kernels::Lk23,
     monitor::Monitor,
     plan::SweepPlan,
@@ -212,7 +213,7 @@ impl Race {
     fn plan(&self) -> Result<SweepPlan> {
         let field = self.matrix("za")?;
         // The field stands for the result, which is row-major and on file as well.
-        Ok(self.sweep().executor(Executor::Streamed).plan(&field, &self.coefficients()?, &field)?)
+        Ok(self.sweep().plan(&field, &self.coefficients()?, &field)?)
     }
 
     fn streamed(&self, plan: &SweepPlan) -> Result<f64> {
@@ -223,7 +224,7 @@ impl Race {
         let target = Target::npy(&path).leftovers(Leftovers::Discard);
         // The depth of the floor's plan: the estimate varies with the disk.
         let depth = plan.streamed().map_or(1, |plan| plan.depth);
-        let sweep = self.sweep().executor(Executor::Streamed).depth(depth);
+        let sweep = self.sweep().depth(depth);
         let (pending, _) = sweep.run_to(&field, &coefficients, &target)?;
         pending.commit()?;
         Ok(start.elapsed().as_secs_f64())
@@ -272,11 +273,8 @@ impl Race {
         let result = Matrix::create(&new, true, self.shape, Layout::RowMajor)?;
         let (field, coefficients) = (self.matrix("za")?, self.coefficients()?);
         let start = Instant::now();
-        self.sweep().iterations(iterations).executor(Executor::Blocked).run(
-            &field,
-            &coefficients,
-            result,
-        )?;
+        let sweep = BlockedSweep::of(self.sweep().iterations(iterations));
+        sweep.run(&field, &coefficients, result)?;
         Ok(start.elapsed().as_secs_f64())
     }
 

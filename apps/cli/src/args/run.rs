@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use syncline_blocks::plan::Order;
 use syncline_common::trace::TraceOption;
 use syncline_common::units::parse_size;
-use syncline_wave::{Order, lanes::Lanes};
+use syncline_wave::lanes::Lanes;
 
 use super::block::{BlockSize, parse_block_size};
 use super::kernel::{KernelName, KernelParser};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_blocks::{Error as BlocksError, plan::BlockPlan};
 use syncline_common::signals::Signals;
 use syncline_common::units::{AtLeast, Bytes};
 use syncline_common::{terminal, words};
@@ -12,18 +13,14 @@ use syncline_store::{
     Block, Layout, Matrix, NewFile,
     generation::{Generations, Leftover},
 };
-use syncline_wave::{
-    Error as WaveError, Executor,
-    lanes::Real,
-    plan::{BlockPlan, SweepPlan},
-    target::Resumption,
-};
+use syncline_wave::{lanes::Real, target::Resumption};
 
 use super::{Job, Meter};
 use crate::args::BlockSize;
 use crate::args::RunnerKind;
 use crate::error::{Error, Result};
-use crate::kernels::{Arrays, SweepOptions};
+use crate::executor::Executor;
+use crate::kernels::{Arrays, BlockOptions, SweepOptions};
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::verify::Verification;
@@ -87,7 +84,7 @@ impl<T: Real> Job<'_, T> {
         match self.run_blocked(Some(instead), signals) {
             Err(blocked) if needs(&blocked).is_some_and(|blocks| blocks > least) => Err(streamed),
             // For example, a kernel whose order no blocks preserve.
-            Err(Error::Wave(WaveError::CornerBlocks { .. })) => Err(streamed),
+            Err(Error::Blocks(BlocksError::CornerBlocks { .. })) => Err(streamed),
             done => done,
         }
     }
@@ -105,11 +102,11 @@ impl<T: Real> Job<'_, T> {
         let room = self.args.verify.map(reserve).transpose()?;
         let threads = self.args.runner == Some(RunnerKind::Threads);
         let mut how = self.how(Executor::Blocked);
-        let marked = how.block.is_none().then(|| self.marked_block()).flatten();
-        how.block = how.block.or(marked);
+        let marked = how.blocks.size.is_none().then(|| self.marked_block()).flatten();
+        how.blocks.size = how.blocks.size.or(marked);
         let auto = self.args.block == Some(BlockSize::Auto) && marked.is_none();
         if auto {
-            how.disk = Disk::of(&self.arrays.field)?;
+            how.blocks.disk = Disk::of(&self.arrays.field)?;
         }
         let (how, plan) =
             self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
@@ -131,7 +128,8 @@ impl<T: Real> Job<'_, T> {
                 let field = Arc::new(self.output.open::<T>(shape, self.layout)?);
                 let arrays = Arrays { field, ..self.arrays.clone() };
                 let iterations = self.args.iterations - begun.done();
-                let rest = SweepOptions { iterations, block: Some(plan.grid.block_size()), ..how };
+                let blocks = BlockOptions { size: Some(plan.grid.block_size()), ..how.blocks };
+                let rest = SweepOptions { iterations, blocks, ..how };
                 let (how, plan) =
                     self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
                 (how, plan, arrays)
@@ -149,7 +147,7 @@ impl<T: Real> Job<'_, T> {
             signals,
             &bar,
             |bar| progress.show(bar),
-            move || Ok(runs.run(&how, &arrays, result)?),
+            move || Ok(runs.run_in_blocks(&how, &arrays, result)?),
         )?;
         let (time, disk) = meter.stop();
         let report = begun.add(report);
@@ -161,7 +159,9 @@ impl<T: Real> Job<'_, T> {
             Some(room) => {
                 let (arrays, result) =
                     (self.found.open()?, Matrix::<T>::create(&new, npy, shape, self.layout)?);
-                Some(room.compare(self.runs, arrays, result, &report, time, self.bound, signals)?)
+                let room = room.in_blocks(self.args.order, plan.grid);
+                let done = report.iterations;
+                Some(room.compare(self.runs, arrays, result, done, time, self.bound, signals)?)
             }
         };
         let sync = Instant::now();
@@ -218,18 +218,18 @@ impl<T: Real> Job<'_, T> {
         room: Option<Verification<T>>,
         signals: &Signals,
     ) -> Result<Summary> {
-        let report = begun.report(SweepPlan::Blocked(plan));
+        let report = begun.report(plan);
         let shape = self.arrays.field.shape();
         let verified = match room {
             None => None,
             Some(room) => {
                 let result = self.output.open(shape, self.layout)?;
                 let arrays = self.arrays.clone();
-                let compared = room.compare(
+                let compared = room.in_blocks(self.args.order, plan.grid).compare(
                     self.runs,
                     arrays,
                     result,
-                    &report,
+                    report.iterations,
                     Duration::ZERO,
                     self.bound,
                     signals,
@@ -275,7 +275,7 @@ fn check_threads(blocks: usize) -> Result<()> {
 
 /// Describes in one line why the block size was chosen.
 fn chosen(how: &SweepOptions, plan: &BlockPlan, layout: Layout) -> String {
-    match (how.disk, plan.expected) {
+    match (how.blocks.disk, plan.expected) {
         _ if layout != Layout::RowMajor => "the blocks that the data have".to_owned(),
         (Some(disk), Some(expected)) => {
             crate::convert::why(&disk, plan.grid.block_size(), expected.as_secs_f64())

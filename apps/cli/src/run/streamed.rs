@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use syncline_common::signals::Signals;
 use syncline_store::generation::Generations;
-use syncline_wave::{Executor, SweepReport, lanes::Real, target::Pending};
+use syncline_wave::{SweepReport, lanes::Real, target::Pending};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
+use crate::executor::Executor;
 use crate::progress::Progress;
 use crate::report;
 use crate::summary::{Asked, Measured, Peak, Summary};
@@ -111,7 +112,8 @@ impl<T: Real> Job<'_, T> {
         signals: &Signals,
     ) -> Result<(Pending, Verified)> {
         let (runs, arrays, result) = (self.runs.clone(), self.arrays.clone(), pending.matrix()?);
-        let error = match room.compare(runs, arrays, result, report, time, self.bound, signals) {
+        let done = report.iterations;
+        let error = match room.compare(runs, arrays, result, done, time, self.bound, signals) {
             Ok(with) => return Ok((pending, with)),
             Err(error) => error,
         };

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use syncline_common::signals::Signals;
 use syncline_fabric::{Member, Team};
 use syncline_store::{ElementType, Error as StoreError};
-use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, monitor::Monitor};
+use syncline_wave::{Error as WaveError, SweepReport, lanes::Real, monitor::Monitor};
 
 use super::advice::Advice;
 use super::{Job, Meter, arrays};
 use crate::args::RunArgs;
 use crate::budget::Bound;
 use crate::error::{Error, Result};
+use crate::executor::Executor;
 use crate::inputs::Inputs;
 use crate::kernels::Kernel;
 use crate::progress::Progress;

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use syncline_blocks::plan::io_model;
 use syncline_store::array::Array;
-use syncline_store::{Block, DataDir, ElementType, Grid, model::io_model};
+use syncline_store::{Block, DataDir, ElementType, Grid};
 use syncline_testkit::is_soak;
 
 use crate::cgroup::{Group, of_the_kernel, unfit};

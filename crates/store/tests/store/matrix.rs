@@ -234,37 +234,6 @@ fn on_file<T: Sample>(
     Ok((Arc::new(matrix), grid))
 }
 
-fn check_traffic<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
-    let layouts =
-        [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
-    for layout in layouts {
-        let folder = tempfile::tempdir()?;
-        let (matrix, grid) = on_file::<T>(&folder, layout)?;
-        assert_eq!(matrix.chunk().traffic(), Traffic::default());
-        for index in 0..grid.len() {
-            let tile = matrix.tile(&grid, index);
-            tile.load(&mut vec![T::default(); tile.rect().elements()])?;
-            for side in Side::ALL {
-                if let Some(neighbour) = grid.neighbour(index, side) {
-                    let neighbour = matrix.tile(&grid, neighbour);
-                    let side = side.facing();
-                    neighbour
-                        .frontier(side, &mut vec![T::default(); neighbour.rect().line(side)])?;
-                }
-            }
-        }
-        let model = syncline_store::model::io_model(layout, grid, 0, T::TYPE)?;
-        assert_eq!(matrix.chunk().traffic(), Traffic { read: model.read, written: 0 });
-    }
-    Ok(())
-}
-
-#[test]
-fn traffic_is_what_the_model_says() -> Result<(), Box<dyn std::error::Error>> {
-    check_traffic::<f64>()?;
-    check_traffic::<f32>()
-}
-
 fn check_written<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let new = NewFile::create(&folder.path().join("matrix"), (SHAPE.elements() * T::BYTES) as u64)?;

@@ -14,7 +14,10 @@ use syncline::store::{Block, Layout, Matrix, Shape};
 use syncline::wave::kernels::Lk23;
 use syncline::wave::{
     Stencil,
-    c::{CBlockFunction, CBlockKernel},
+    blocks::{
+        BlockedSweep,
+        kernel::{CBlockFunction, CBlockKernel},
+    },
     reference::plain_sweep,
 };
 
@@ -57,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 1..=5 {
         coefficients.push(Arc::new(Matrix::from_vec(SHAPE, numbers(n))?));
     }
-    let sweep = Sweep::new(old).iterations(ITERATIONS);
+    let sweep = BlockedSweep::of(Sweep::new(old).iterations(ITERATIONS));
     let (result, report) =
         sweep.run_blocks(&Arc::new(field), &coefficients, Matrix::zeros(SHAPE, frames)?)?;
 
@@ -72,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{} iterations over {SHAPE} in {} blocks on {} threads: {wrong} values differ from the plain double loop",
         report.iterations,
-        report.plan.blocked().map_or(0, |plan| plan.grid.len()),
+        report.plan.grid.len(),
         report.workers,
     );
     if wrong == 0 { Ok(()) } else { Err("wrong values".into()) }

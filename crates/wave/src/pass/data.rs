@@ -506,8 +506,8 @@ impl Pass<'_> {
         let (begun, rank) = (Instant::now(), self.team.map_or(0, |of| of.rank));
         self.each_final(out, outgoing, (rank, slabs), |from, part| {
             let to = &mut message[part];
-            // SAFETY: the task holds the final slabs of this member inclusively: no other one writes
-            // its columns of them, and they are in the memory of the field.
+            // SAFETY: the task holds the final slabs of this member inclusively: no other one
+            // writes its columns of them, and they are in the memory of the field.
             unsafe { from.cast_const().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
             self.spent.exchanged.fetch_add(to.len() as u64, Relaxed);
         });

@@ -24,8 +24,7 @@
 use syncline_kernel::dynamic::{Dynamic, Kernel};
 use syncline_store::{Matrix, placement::Rect};
 
-use super::{Bands, Reference};
-use crate::sweep::Order;
+use super::{Bands, Part, Reference};
 use crate::{Error, PointKernel, Result, lanes::Real};
 
 impl<T: Real, K> Reference<'_, T, K> {
@@ -37,24 +36,15 @@ impl<T: Real, K> Reference<'_, T, K> {
     /// least `rows + iterations` rows or all rows of the field, but no more than the field.
     ///
     /// # Errors
-    /// As for [`run`](Self::run); [`Error::Shape`] if `work` has another shape; [`Error::Corners`]
-    /// for [`Order::MaxParallel`], in which values propagate differently.
+    /// As for [`run`](Self::run); [`Error::Shape`] if `work` has another shape.
     ///
     /// ```
-    /// use syncline_store::{Block, Grid, Layout, Matrix, Shape};
-    /// use syncline_wave::{Order, kernels::Sor, reference::Reference};
+    /// use syncline_store::{Layout, Matrix, Shape};
+    /// use syncline_wave::{kernels::Sor, reference::Reference};
     ///
     /// let (shape, kernel) = (Shape::new(50, 7), Sor::gauss_seidel());
     /// let field = Matrix::from_vec(shape, (0..350).map(f64::from).collect())?;
-    /// let grid = Grid::new(shape, Block::new(50, 7));
-    /// let loops = Reference {
-    ///     kernel: &kernel,
-    ///     field: &field,
-    ///     coefficients: &[],
-    ///     iterations: 3,
-    ///     order: Order::Wave,
-    ///     grid,
-    /// };
+    /// let loops = Reference { kernel: &kernel, field: &field, coefficients: &[], iterations: 3 };
     /// let all = loops.run::<0>(Matrix::zeros(shape, Layout::RowMajor)?, 1 << 20)?;
     /// let some =
     ///     loops.run_top::<0>(Matrix::zeros(Shape::new(13, 7), Layout::RowMajor)?, 10, 1 << 20)?;
@@ -73,7 +63,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: PointKernel<N>,
     {
-        self.with(&*self.kernel.erased(), work, Some(rows), memory)
+        self.with(&*self.kernel.erased(), work, Part::Top(rows), memory)
     }
 
     /// Like [`run_top`](Self::run_top), for a kernel that is only known at run time.
@@ -84,7 +74,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.with(&*self.kernel.kernel()?, work, Some(rows), memory)
+        self.with(&*self.kernel.kernel()?, work, Part::Top(rows), memory)
     }
 }
 
@@ -102,9 +92,6 @@ impl<T: Real> Reference<'_, T, &dyn Kernel<T>> {
             return Err(Error::Coefficients { expected, given });
         }
         kernel.check()?;
-        if self.order == Order::MaxParallel {
-            return Err(Error::Corners);
-        }
         let (shape, room) = (self.field.shape(), work.shape());
         let count = |iterations: u64| usize::try_from(iterations).unwrap_or(usize::MAX);
         let needed = rows.saturating_add(count(self.iterations)).min(shape.rows);
@@ -144,7 +131,7 @@ fn copy_top<T: Real>(from: &Matrix<T>, to: &mut Matrix<T>, rows: usize, memory: 
 
 #[cfg(test)]
 mod tests {
-    use syncline_store::{Block, Grid, Layout, Shape};
+    use syncline_store::{Layout, Shape};
 
     use super::*;
     use crate::kernels::{NinePoint, Sor};
@@ -157,15 +144,7 @@ mod tests {
 
     fn check<K: PointKernel<0>>(kernel: &K, shape: Shape, iterations: u64, rows: usize) {
         let field = field(shape);
-        let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
-        let loops = Reference {
-            kernel,
-            field: &field,
-            coefficients: &[],
-            iterations,
-            order: Order::Wave,
-            grid,
-        };
+        let loops = Reference { kernel, field: &field, coefficients: &[], iterations };
         let zeros = |rows| Matrix::zeros(Shape::new(rows, shape.cols), Layout::RowMajor).unwrap();
         let all = loops.run::<0>(zeros(shape.rows), 1 << 20).unwrap();
         let needed = (rows + iterations as usize).min(shape.rows);

@@ -40,7 +40,7 @@ use syncline_store::{
 };
 
 use super::target::{Leftovers, Target};
-use crate::sweep::{Settings, SweepPlan, SweepReport};
+use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
 /// The key under which a manifest notes the state of the output when its run began.
@@ -146,27 +146,13 @@ impl Resumption {
 
     /// Returns the report of a run that has nothing left to do.
     #[must_use]
-    pub fn report(&self, plan: SweepPlan) -> SweepReport {
-        let none = SweepReport {
-            iterations: 0,
-            residuals: Vec::new(),
-            converged: None,
-            bytes_read: 0,
-            bytes_written: 0,
-            processors: 0,
-            workers: 0,
-            passes: 0,
-            resumed: 0,
-            bytes_exchanged: 0,
-            times: None,
-            plan,
-        };
-        self.add(none)
+    pub fn report<P>(&self, plan: P) -> SweepReport<P> {
+        self.add(SweepReport::of_nothing(plan))
     }
 
     /// Adds the earlier iterations to the report of the sweep that has continued from them.
     #[must_use]
-    pub fn add(&self, report: SweepReport) -> SweepReport {
+    pub fn add<P>(&self, report: SweepReport<P>) -> SweepReport<P> {
         let Some(made) = &self.made else { return report };
         let mut residuals = report.residuals;
         if !residuals.is_empty() || report.iterations == 0 {

@@ -30,19 +30,19 @@ use super::Geometry;
 /// Rows from `first` to `end` and columns from `left` to `right` are *present*: they may be
 /// accessed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<E> {
+pub struct Rows<E> {
     /// The address of column 0 of row `first`; that element need not be present.
-    pub(crate) start: *mut E,
+    pub start: *mut E,
     /// The first row that is present.
-    pub(crate) first: usize,
+    pub first: usize,
     /// The row after the last that is present.
-    pub(crate) end: usize,
+    pub end: usize,
     /// The first column that is present.
-    pub(crate) left: usize,
+    pub left: usize,
     /// The column after the last that is present.
-    pub(crate) right: usize,
+    pub right: usize,
     /// The number of elements from one row to the next.
-    pub(crate) pitch: usize,
+    pub pitch: usize,
 }
 
 // SAFETY: the type holds an address and numbers, and dereferences nothing itself; the code that
@@ -54,7 +54,8 @@ unsafe impl<E: Sync> Sync for Rows<E> {}
 impl<E: Element> Rows<E> {
     /// Returns the address of column 0 of a row, which need not be present.
     #[inline(always)]
-    pub(crate) fn row(&self, row: isize) -> *mut E {
+    #[must_use]
+    pub fn row(&self, row: isize) -> *mut E {
         self.start.wrapping_offset((row - self.first as isize) * self.pitch as isize)
     }
 

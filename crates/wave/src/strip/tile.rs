@@ -48,18 +48,19 @@ use super::{FUSED, Geometry, Ring, TOGETHER};
 
 /// A number of iterations over bands of a number of strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub struct Chain {
     /// The geometry of the strips.
-    pub(crate) geometry: Geometry,
+    pub geometry: Geometry,
     /// The number of iterations.
-    pub(crate) levels: usize,
+    pub levels: usize,
     /// The number of strips of a band, a multiple of [`TOGETHER`].
-    pub(crate) band: usize,
+    pub band: usize,
 }
 
 impl Chain {
     /// Returns the number of bands.
-    pub(crate) fn bands(&self) -> usize {
+    #[must_use]
+    pub fn bands(&self) -> usize {
         (self.geometry.last_strip() as usize + 1 + self.levels).div_ceil(self.band)
     }
 
@@ -70,7 +71,8 @@ impl Chain {
 
     /// Returns the columns that a band passes through, relative to its own `g`: the same for all
     /// bands.
-    pub(crate) fn walk(&self) -> Range<isize> {
+    #[must_use]
+    pub fn walk(&self) -> Range<isize> {
         let g = &self.geometry;
         // Iterations drift by this number of columns to the left (or, with one row per strip, to
         // the right).
@@ -132,7 +134,8 @@ impl Chain {
     /// `c + step * slots - lag * levels` on, less a vector or two, which is beyond `c` because
     /// `step >= lag`. With vectors of one value `step` is less than `lag`, and each band in flight
     /// needs slots of its own.
-    pub(crate) const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
+    #[must_use]
+    pub const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
         let room = if width > 1 && bands > 1 { 1 } else { bands };
         room * band + levels + 2
     }
@@ -140,25 +143,27 @@ impl Chain {
 
 /// The input of a tile.
 #[derive(Debug)]
-pub(crate) struct Job<'a, E> {
-    pub(crate) chain: &'a Chain,
-    pub(crate) ring: &'a Ring<E>,
+pub struct Job<'a, E> {
+    /// The chain of which the band is.
+    pub chain: &'a Chain,
+    /// The strips.
+    pub ring: &'a Ring<E>,
     /// The number of the band.
-    pub(crate) band: usize,
+    pub band: usize,
     /// The columns of the walk to run.
-    pub(crate) columns: Range<isize>,
+    pub columns: Range<isize>,
     /// The rows that come in: parts of arrays, each with the number of its array. The first entries
     /// are one part of each array, in order.
-    pub(crate) rows_in: &'a [(usize, Rows<E>)],
+    pub rows_in: &'a [(usize, Rows<E>)],
     /// The rows that are final.
-    pub(crate) rows_out: Rows<E>,
+    pub rows_out: Rows<E>,
     /// The number of columns of a tile.
-    pub(crate) tile: usize,
+    pub tile: usize,
 }
 
 /// The buffers of a thread that runs tiles.
 #[derive(Debug)]
-pub(crate) struct Scratch<E> {
+pub struct Scratch<E> {
     dummy: Dummy<E>,
     /// The time spent packing and unpacking, and the time spent updating.
     pub(crate) packing: Duration,
@@ -166,7 +171,9 @@ pub(crate) struct Scratch<E> {
 }
 
 impl<E: Real> Scratch<E> {
-    pub(crate) fn new(geometry: &Geometry, tile: usize) -> Self {
+    /// Creates the buffers for tiles of this number of columns.
+    #[must_use]
+    pub fn new(geometry: &Geometry, tile: usize) -> Self {
         Scratch {
             dummy: Dummy::new(geometry, tile),
             packing: Duration::ZERO,
@@ -192,7 +199,7 @@ impl<E: Real> Scratch<E> {
 /// * All tiles that the contract of the module requires must have run, or (on one of several hosts)
 ///   the messages that stand for them must have been imported. No other thread may run a
 ///   tile of this band, nor a tile of another band in violation of the contract.
-pub(crate) unsafe fn run<E: Real>(
+pub unsafe fn run<E: Real>(
     lanes: Lanes,
     kernel: &dyn Kernel<E>,
     job: &Job<'_, E>,

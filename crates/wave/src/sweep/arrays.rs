@@ -194,7 +194,6 @@ impl Sweep<Described> {
                 let (rule, lanes) = (self.kernel.rule(), self.settings.lanes);
                 return Ok(Box::new(BySlabs { rule, plan, lanes, team: None }));
             }
-            SweepPlan::Blocked(_) => unreachable!("arrays are not swept in blocks"),
         };
         let shape = inputs[0].shape();
         Ok(match inputs[0].element() {

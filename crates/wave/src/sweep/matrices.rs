@@ -10,7 +10,7 @@ use syncline_store::generation::Identity;
 use syncline_store::{Layout, Matrix};
 
 use super::arrays::input;
-use super::{Executor, Order, Settings, SweepPlan, SweepReport};
+use super::{IN_BLOCKS, Settings, SweepPlan, SweepReport};
 use crate::engines::strips::ByStrips;
 use crate::facts::{self, Data};
 use crate::lanes::Real;
@@ -28,9 +28,12 @@ use crate::team::share::Share;
 use crate::{Error, Result, Stencil};
 
 /// The arrays of a sweep.
-pub(crate) struct Arrays<'a, E: Real> {
-    pub(crate) field: &'a Arc<Matrix<E>>,
-    pub(crate) coefficients: &'a [Arc<Matrix<E>>],
+#[derive(Debug)]
+pub struct Arrays<'a, E: Real> {
+    /// The matrix that is updated.
+    pub field: &'a Arc<Matrix<E>>,
+    /// The coefficients, in the order of the kernel.
+    pub coefficients: &'a [Arc<Matrix<E>>],
 }
 
 impl<E: Real> Arrays<'_, E> {
@@ -39,7 +42,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Checks that all arrays have the shape of the field.
-    pub(crate) fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
         let expected = self.field.shape();
         let coefficients = self.coefficients.iter().map(|m| ("the coefficient", &**m));
         // Matrices in memory all have the same name, so the message names the role as well.
@@ -56,7 +62,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Returns the versions of the files; they are the same later if no file was written to.
-    pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
+    ///
+    /// # Errors
+    /// [`Error::Store`] if a file cannot be examined.
+    pub fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
         Ok(self
             .all()
             .map(|matrix| matrix.chunk().version())
@@ -64,7 +73,10 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Checks that the files have not changed since the versions were taken.
-    pub(crate) fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Store`] if a file has changed, or cannot be examined.
+    pub fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
         let now = self.versions()?;
         match self.all().zip(then.iter().zip(&now)).find(|(_, (then, now))| then != now) {
             None => Ok(()),
@@ -75,19 +87,9 @@ impl<E: Real> Arrays<'_, E> {
     }
 }
 
-/// Returns whether a sweep runs streamed, by its settings and the layouts of its matrices.
-pub(crate) fn streamable<E: Real>(
-    settings: &Settings,
-    arrays: &Arrays<'_, E>,
-    result: Option<&Matrix<E>>,
-) -> bool {
-    let row_major =
-        arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor);
-    match settings.executor {
-        Executor::Streamed => true,
-        Executor::Blocked => false,
-        Executor::Auto => row_major && settings.order == Order::Wave && !settings.asks_for_blocks(),
-    }
+/// Returns whether all matrices of a sweep are row-major.
+pub(super) fn are_row_major<E: Real>(arrays: &Arrays<'_, E>, result: Option<&Matrix<E>>) -> bool {
+    arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor)
 }
 
 impl Settings {
@@ -139,10 +141,6 @@ impl Settings {
         what: (u64, bool),
         disk: Option<f64>,
     ) -> Result<StreamPlan> {
-        if self.order != Order::Wave {
-            let why = "chained iterations preserve only the order wave; run the sweep in blocks";
-            return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
-        }
         let plan = self.plan_strips(kernel.stencil(), inputs, what, disk)?;
         let (dims, coefficients) = (inputs[0].dims(), inputs.len() - 1);
         let data = Data { dims, element: E::TYPE, coefficients, layout: Layout::RowMajor };
@@ -167,7 +165,7 @@ pub(super) fn row_major<E: Real>(
         None => sources(arrays),
         Some(matrix) => Err(Error::NotStreamed {
             name: matrix.name().to_owned(),
-            why: "it is not row-major; run the sweep in blocks".to_owned(),
+            why: format!("it is not row-major; {IN_BLOCKS}"),
         }),
     }
 }
@@ -294,8 +292,13 @@ pub(crate) fn taken<E: Real>(
     computation(settings, &inputs, target).taken()
 }
 
-/// Returns the point where a sweep in blocks begins.
-pub(super) fn resumption<E: Real>(
+/// Returns the point where a sweep begins that has no passes, as one in blocks: at the first
+/// iteration, after the result that has the name of `target`, or not at all.
+///
+/// # Errors
+/// As [`Sweep::run_to`](crate::Sweep::run_to) about existing files; [`Error::Leftovers`] also if a
+/// run by passes was interrupted.
+pub fn resumption<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
     target: &Target,

@@ -8,7 +8,7 @@ use syncline_store::Matrix;
 use syncline_store::array::{Array, ArraySource};
 
 use super::arrays::{check, input};
-use super::matrices::{Arrays, row_major, streamable};
+use super::matrices::{Arrays, are_row_major, row_major};
 use super::{Settings, Sweep, SweepReport};
 use crate::lanes::Real;
 use crate::run::fields::Input;
@@ -28,7 +28,7 @@ impl Settings {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(result)?;
-        if streamable(self, arrays, result) {
+        if are_row_major(arrays, result) && self.check_streamed().is_ok() {
             return Ok(());
         }
         let (what, instead) = ("a sweep in blocks", "run it in one process, or streamed");
@@ -158,9 +158,9 @@ impl<K> Sweep<K> {
     /// given back: every member has the whole result. It has the bits of [`run`](Sweep::run).
     ///
     /// The inputs are those of [`run_on`](Sweep::run_on). Between passes neighbours send the values
-    /// at the cuts. Final values travel to all others while the last pass runs, or after it if there
-    /// is a tolerance. Matrices in memory do not count as [`memory`](Sweep::memory); a sweep of
-    /// several passes takes another matrix. The contents of the results are unspecified after an
+    /// at the cuts. Final values travel to all others while the last pass runs, or after it if
+    /// there is a tolerance. Matrices in memory do not count as [`memory`](Sweep::memory); a sweep
+    /// of several passes takes another matrix. The contents of the results are unspecified after an
     /// error.
     ///
     /// # Collective

@@ -1,19 +1,15 @@
 //! Matrices of every kind, in memory and on every kind of file, and the results of the plain double
-//! loop for them.
+//! loop for them. The tests of `syncline-blocks` include this file.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use syncline_store::{
-    Block, ElementType, Layout, Matrix, NewFile, Shape, convert, placement::Rect,
-};
-use syncline_wave::{
-    Error, Neighbour, PointKernel, Stencil, Sweep,
-    lanes::{Lanes, Real},
-    reference::plain_sweep,
-};
+use syncline_store::{ElementType, Layout, Matrix, NewFile, Shape, convert, placement::Rect};
+use syncline_wave::{PointKernel, lanes::Lanes, reference::plain_sweep};
+
+use crate::Real;
 
 /// Returns pseudo-random numbers between 0 and `scale`.
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
@@ -25,17 +21,6 @@ pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
         T::from_f64((state >> 11) as f64 * scale / (1_u64 << 53) as f64)
     };
     std::iter::repeat_with(next).take(count).collect()
-}
-
-/// Returns the layouts with blocks of this size.
-pub(crate) fn layouts(block: Block) -> [Layout; 4] {
-    let framed = |thickness| Layout::Framed { block, thickness };
-    [Layout::RowMajor, Layout::Blocked(block), framed(1), framed(2)]
-}
-
-/// Returns whether blocks of several rows must be as wide as the matrix.
-pub(crate) fn corners(stencil: Stencil) -> bool {
-    stencil.has(Neighbour::NorthEast) || stencil.has(Neighbour::SouthWest)
 }
 
 /// Creates a matrix of zeros in memory, or on an unnamed file in `folder`.
@@ -279,19 +264,4 @@ pub(crate) fn side() -> impl Strategy<Value = usize> {
 /// Generates a vector type that this machine supports.
 pub(crate) fn lanes() -> impl Strategy<Value = Lanes> {
     prop::sample::select(Lanes::available().collect::<Vec<_>>())
-}
-
-/// Returns the smallest memory limit with which the sweep runs.
-pub(crate) fn least_memory<T: Real, K: Clone + PointKernel<N>, const N: usize>(
-    sweep: &Sweep<K>,
-    field: &Arc<Matrix<T>>,
-    c: &[Arc<Matrix<T>>; N],
-    result: &Matrix<T>,
-) -> u64 {
-    match sweep.clone().memory(1).plan(field, c, result) {
-        Err(Error::Memory { window, .. }) => window,
-        Err(Error::StreamMemory { needed, .. }) => needed,
-        Ok(_) => 1,
-        Err(other) => panic!("{other}"),
-    }
 }

@@ -11,11 +11,11 @@ use crate::common::{Data, Place, same, values};
 use crate::kernels::Hooked;
 use syncline_overlay::error::RunError;
 use syncline_store::{
-    Block, Layout, Matrix, Shape,
+    Matrix, Shape,
     generation::{Generations, Leftover},
 };
 use syncline_wave::{
-    Error, Executor, Runner, Sweep,
+    Error, Runner, Sweep,
     kernels::Sor,
     lanes::Lanes,
     monitor::Monitor,
@@ -94,13 +94,10 @@ fn a_sweep_is_cancelled_anywhere() {
             let monitor = Arc::new(Monitor::new());
             let cancel = Arc::clone(&monitor);
             let sweep = sweep(1 + n * CALLS / 13, move || cancel.cancel()).monitor(monitor);
-            let sweep = if n % 3 == 0 { sweep.block(Block::new(20, 40)) } else { sweep };
             let outcome = sweep.run(&field, &[], place.result(folder.path(), SHAPE));
             let Err(Error::Cancelled { iteration }) = outcome else { panic!("{n}: {outcome:?}") };
-            // Passes are ahead of the slowest point by a few iterations; blocks by the number of
-            // iterations between two corners, which is all of them here.
-            let most = if n % 3 == 0 { 7 } else { 4 };
-            assert!(iteration < 7 && iteration.abs_diff(n * 7 / 13) < most, "{n}: {iteration}");
+            // Passes are ahead of the slowest point by a few iterations.
+            assert!(iteration < 7 && iteration.abs_diff(n * 7 / 13) < 4, "{n}: {iteration}");
         });
     }
 }
@@ -126,7 +123,7 @@ fn an_input_that_is_cut_short_is_an_error() {
                         .unwrap()
                 }
             };
-            let sweep = sweep(1, cut).executor(Executor::Streamed);
+            let sweep = sweep(1, cut);
             let error = if n < 2 {
                 let result = Place::Memory.result(folder.path(), shape);
                 sweep.run(&field, &coefficients, result).map(|_| ()).unwrap_err()
@@ -207,21 +204,4 @@ fn a_full_disk_is_an_error_and_loses_no_pass() {
     let result = Matrix::<f64>::open(&path).unwrap();
     same(&values(&result), &data.plain(&Sor::gauss_seidel(), 6), shape.cols).unwrap();
     assert_eq!(names(small.0.path()), ["out"]);
-}
-
-/// The blocked executor also propagates a panic as an error.
-#[test]
-fn a_kernel_that_panics_in_blocks_is_an_error() {
-    for runner in [Runner::pool(2), Runner::Threads] {
-        let outcome = soon(move || {
-            let field = Arc::new(Matrix::<f64>::zeros(SHAPE, Layout::RowMajor).unwrap());
-            let result = Matrix::zeros(SHAPE, Layout::RowMajor).unwrap();
-            let sweep = sweep(CALLS / 2, || panic!("the kernel broke"));
-            sweep.block(Block::new(9, 9)).runner(runner).run(&field, &[], result)
-        });
-        let Err(Error::Run(RunError::Panicked { task, message, .. })) = outcome else {
-            panic!("{outcome:?}")
-        };
-        assert!(task.starts_with("block (") && message == "the kernel broke", "{task}: {message}");
-    }
 }

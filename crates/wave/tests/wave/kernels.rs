@@ -1,4 +1,5 @@
-//! Kernels for tests, and a function that runs a test with each of them in both element types.
+//! Kernels for tests, and a function that runs a test with each of them in both element types. The
+//! tests of `syncline-blocks` include this file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use syncline_wave::{
     Lane, Neighbour, Neighbours, PointKernel, Stencil,
     kernels::{Lk23, Sor},
-    lanes::Real,
 };
+
+use crate::Real;
 
 /// A sum of all eight neighbours, each with a different weight and coefficient, so that confusing
 /// any two of them changes the result.

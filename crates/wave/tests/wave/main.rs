@@ -1,13 +1,13 @@
-//! Tests of the executors against the plain double loop, and against the papers' model.
+//! Tests of sweeps by passes against the plain double loop.
 
 mod arrays;
-mod bits;
 mod common;
 mod converge;
 mod described;
 mod faults;
 mod kernels;
-mod model;
+mod reference;
+mod refusals;
 mod stencils;
 mod streamed;
 mod target;
@@ -15,4 +15,6 @@ mod team;
 mod team_arrays;
 mod tolerance;
 mod types;
-mod whole_blocks;
+mod way;
+
+use syncline_wave::lanes::Real;

@@ -1,19 +1,20 @@
-//! Stencils: a point is updated if and only if every neighbour that the kernel declares exists,
-//! with both executors and in every form of kernel, and a kernel that reads an undeclared neighbour
-//! is refused before anything is computed.
+//! Stencils: a point is updated if and only if every neighbour that the kernel declares exists, in
+//! every form of kernel, and a kernel that reads an undeclared neighbour is refused before anything
+//! is computed. The tests of `syncline-blocks` include this file: `Way` is another there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::common::{Data, blank, corners, lanes, layouts, same, values};
+use crate::Real;
+use crate::common::{Data, blank, lanes, same, values};
+use crate::way::{Way, common, way};
 use proptest::prelude::*;
-use syncline_store::{Block, Grid, Layout, Matrix, Shape};
+use syncline_store::{Layout, Matrix, Shape};
 use syncline_testkit::property;
 use syncline_wave::{
-    Described, Error, Executor, Lane, Neighbour, Neighbours, Order, PointKernel, Runner, Stencil,
-    Sweep,
+    Described, Error, Lane, Neighbour, Neighbours, PointKernel, Runner, Stencil, Sweep,
     kernels::Alignment,
-    lanes::{Lanes, Real},
+    lanes::Lanes,
     reference::{Reference, plain_sweep},
     target::Target,
 };
@@ -69,13 +70,11 @@ fn is_refused<K: PointKernel<1> + Clone>(kernel: &K, expected: Stencil) {
         }
         other => panic!("{what}: {other:?}"),
     };
-    for executor in [Executor::Auto, Executor::Streamed, Executor::Blocked] {
-        for iterations in [0, 2] {
-            let sweep = Sweep::new(kernel.clone()).iterations(iterations).executor(executor);
-            let what = format!("{executor:?}, {iterations}");
-            check(&what, sweep.run(&field, &coefficients, result()).err());
-            check(&what, sweep.plan(&field, &coefficients, &result()).err());
-        }
+    for iterations in [0, 2] {
+        let sweep = || Sweep::new(kernel.clone()).iterations(iterations);
+        let (what, way) = (format!("{iterations} iterations"), Way::default());
+        check(&what, way.run(sweep(), &field, &coefficients, result()).err().map(common));
+        check(&what, way.plan(sweep(), &field, &coefficients, &result()).err().map(common));
     }
     let folder = tempfile::tempdir().unwrap();
     let target = Target::npy(folder.path().join("out"));
@@ -88,16 +87,7 @@ fn is_refused<K: PointKernel<1> + Clone>(kernel: &K, expected: Stencil) {
             .err(),
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let grid = Grid::new(SHAPE, Block::new(60, 80));
-    let (kernel, order) = (kernel, Order::Wave);
-    let loops = Reference {
-        kernel,
-        field: &field,
-        coefficients: &coefficients,
-        iterations: 1,
-        order,
-        grid,
-    };
+    let loops = Reference { kernel, field: &field, coefficients: &coefficients, iterations: 1 };
     check("reference", loops.run(result(), 1 << 20).err());
     let mut work = data.field.clone();
     let plain = || plain_sweep(kernel, &mut work, [&data.coefficients[0]], 60, 80);
@@ -129,12 +119,10 @@ fn a_kernel_that_names_what_it_reads_is_right() {
     }
     let (field, coefficients) = data.matrices(None, Layout::RowMajor);
     for lanes in Lanes::available() {
-        for executor in [Executor::Streamed, Executor::Blocked] {
-            let sweep = Sweep::new(Chess::<true>).iterations(2).executor(executor).lanes(lanes);
-            let (result, _) =
-                sweep.run(&field, &coefficients, blank(None, SHAPE, Layout::RowMajor)).unwrap();
-            same(&values(&result), &expected, 80).unwrap();
-        }
+        let sweep = Sweep::new(Chess::<true>).iterations(2).lanes(lanes);
+        let result = blank(None, SHAPE, Layout::RowMajor);
+        let (result, _) = Way::default().run(sweep, &field, &coefficients, result).unwrap();
+        same(&values(&result), &expected, 80).unwrap();
     }
 }
 
@@ -144,36 +132,24 @@ struct How {
     lanes: Lanes,
     threads: usize,
     iterations: u64,
-    /// The depth of the passes of a streamed sweep; `None` for a sweep in blocks.
-    depth: Option<u64>,
-    block: (usize, usize),
-    /// The index of a layout with these blocks.
-    layout: usize,
-    barrier: bool,
+    way: Way,
 }
 
 fn how() -> impl Strategy<Value = How> {
-    let numbers = (lanes(), 1..4_usize, 1..5_u64, prop::option::of(1..5_u64));
-    let blocks = ((1..12_usize, 1..12_usize), 0..4_usize, any::<bool>());
-    (numbers, blocks).prop_map(|((lanes, threads, iterations, depth), (block, layout, barrier))| {
-        How { lanes, threads, iterations, depth, block, layout, barrier }
+    (lanes(), 1..4_usize, 1..5_u64, way()).prop_map(|(lanes, threads, iterations, way)| How {
+        lanes,
+        threads,
+        iterations,
+        way,
     })
 }
 
 impl How {
     fn sweep<K>(&self, kernel: K) -> Sweep<K> {
-        let sweep = Sweep::new(kernel)
+        Sweep::new(kernel)
             .iterations(self.iterations)
             .lanes(self.lanes)
-            .runner(Runner::pool(self.threads));
-        match self.depth {
-            Some(depth) => sweep.depth(depth).executor(Executor::Streamed),
-            None => sweep.executor(Executor::Blocked).order(if self.barrier {
-                Order::Barrier
-            } else {
-                Order::Wave
-            }),
-        }
+            .runner(Runner::pool(self.threads))
     }
 
     /// Returns the field, its coefficients and a result, in the layout.
@@ -183,17 +159,7 @@ impl How {
         data: &Data<T, N>,
         stencil: Stencil,
     ) -> (Arc<Matrix<T>>, [Arc<Matrix<T>>; N], Matrix<T>) {
-        let layout = match self.depth {
-            Some(_) => Layout::RowMajor,
-            None => {
-                let (rows, cols) = self.block;
-                let block = match corners(stencil) {
-                    true => Block::new(rows, data.shape.cols),
-                    false => Block::new(rows, cols),
-                };
-                layouts(block.clipped(data.shape))[self.layout]
-            }
-        };
+        let layout = self.way.layout(data.shape, stencil);
         let (field, coefficients) = data.matrices(None, layout);
         (field, coefficients, blank(None, data.shape, layout))
     }
@@ -206,8 +172,8 @@ impl How {
         data: &Data<T, N>,
     ) -> [Vec<T>; 2] {
         let (field, coefficients, result) = self.matrices(data, K::STENCIL);
-        let (typed, report) =
-            self.sweep(kernel.clone()).run(&field, &coefficients, result).unwrap();
+        let sweep = self.sweep(kernel.clone());
+        let (typed, report) = self.way.run(sweep, &field, &coefficients, result).unwrap();
         assert_eq!(report.iterations, self.iterations);
         [values(&typed), self.described(text, data, K::STENCIL)]
     }
@@ -221,16 +187,13 @@ impl How {
         let kernel = Described::parse(text).unwrap();
         assert_eq!(kernel.stencil(), stencil, "{text}");
         let (field, coefficients, result) = self.matrices(data, stencil);
-        let (result, _) =
-            self.sweep(kernel.clone()).run_dynamic(&field, &coefficients, result).unwrap();
-        let grid = Grid::new(data.shape, Block::new(data.shape.rows, data.shape.cols));
+        let sweep = self.sweep(kernel.clone());
+        let (result, _) = self.way.run_dynamic(sweep, &field, &coefficients, result).unwrap();
         let loops = Reference {
             kernel: &kernel,
             field: &field,
             coefficients: &coefficients,
             iterations: self.iterations,
-            order: Order::Wave,
-            grid,
         };
         // The reference runs in bands of few rows.
         let plain = loops.run_dynamic(blank(None, data.shape, Layout::RowMajor), 3000).unwrap();
@@ -383,15 +346,12 @@ proptest! {
 fn the_last_point_is_the_score_of_both_sequences() {
     let shape = Shape::new(4, 4);
     let data = Data { shape, field: vec![0.0; 16], coefficients: [vec![2.0; 16]] };
-    for depth in [Some(1), None] {
-        let block = (2, 2);
-        let lanes = Lanes::best();
-        let how = How { lanes, threads: 1, iterations: 1, depth, block, layout: 0, barrier: false };
-        let text = "name = 'a'\nfield = 'score'\ncoefficients = ['m']\nupdate = 'score = max(0, max(nw + m, max(n, w) - 1))'";
-        for found in how.both(&Alignment::local(1.0).unwrap(), text, &data) {
-            assert_eq!(found[15], 6.0, "{depth:?}");
-            let row = |j: usize| found[4 * j..4 * j + 4].to_vec();
-            assert_eq!((row(0), row(3)), (vec![0.0; 4], vec![0.0, 2.0, 4.0, 6.0]));
-        }
+    let way = Way::default();
+    let how = How { lanes: Lanes::best(), threads: 1, iterations: 1, way };
+    let text = "name = 'a'\nfield = 'score'\ncoefficients = ['m']\nupdate = 'score = max(0, max(nw + m, max(n, w) - 1))'";
+    for found in how.both(&Alignment::local(1.0).unwrap(), text, &data) {
+        assert_eq!(found[15], 6.0);
+        let row = |j: usize| found[4 * j..4 * j + 4].to_vec();
+        assert_eq!((row(0), row(3)), (vec![0.0; 4], vec![0.0, 2.0, 4.0, 6.0]));
     }
 }

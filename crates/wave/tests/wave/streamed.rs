@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::common::{Data, Place, lanes, least_memory, same, side, values};
+use crate::common::{Data, Place, lanes, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape};
 use syncline_testkit::property;
 use syncline_wave::{
-    Executor, PointKernel, Runner, Sweep,
+    Error, PointKernel, Runner, Sweep,
     lanes::{Lanes, Real},
     monitor::Monitor,
     target::Target,
@@ -64,13 +64,26 @@ impl Case {
     fn sweep<K>(&self, kernel: K) -> Sweep<K> {
         let sweep = Sweep::new(kernel)
             .iterations(self.iterations)
-            .executor(Executor::Streamed)
             .runner(Runner::pool(self.threads))
             .lanes(self.lanes);
         match self.depth {
             Some(depth) => sweep.depth(depth),
             None => sweep,
         }
+    }
+}
+
+/// Returns the smallest memory limit with which the sweep runs.
+fn least_memory<T: Real, K: Clone + PointKernel<N>, const N: usize>(
+    sweep: &Sweep<K>,
+    field: &Arc<Matrix<T>>,
+    c: &[Arc<Matrix<T>>; N],
+    result: &Matrix<T>,
+) -> u64 {
+    match sweep.clone().memory(1).plan(field, c, result) {
+        Err(Error::StreamMemory { needed, .. }) => needed,
+        Ok(_) => 1,
+        Err(other) => panic!("{other}"),
     }
 }
 

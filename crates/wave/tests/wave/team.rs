@@ -15,7 +15,7 @@ use syncline_overlay::{Initial, Location, Overlay, Stop};
 use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
 use syncline_testkit::{Random, cases, property, seed};
 use syncline_wave::{
-    Error, Executor, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
+    Error, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
     kernels::Sor,
     lanes::{Lane, Lanes, Real},
     monitor::Monitor,
@@ -42,7 +42,6 @@ impl Case {
     fn sweep<K>(&self, kernel: K) -> Sweep<K> {
         let sweep = Sweep::new(kernel)
             .iterations(self.iterations)
-            .executor(Executor::Streamed)
             .runner(Runner::pool(self.threads))
             .lanes(self.lanes);
         let sweep = match self.until {

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::schemes::{Arrays, Exchange, Job, Scheme};
 use serde::{Deserialize, Serialize};
-use syncline_store::{Element, Grid, Matrix, checksum::Checksum, model::io_model};
+use syncline_blocks::plan::io_model;
+use syncline_store::{Element, Grid, Matrix, checksum::Checksum};
 
 use super::data::{Data, Folder, Inputs};
 use super::report::label;
@@ -177,7 +178,7 @@ impl Race {
         let start = Instant::now();
         let (result, report) =
             match job.run(&Arrays { field: &field, coefficients: &coefficients }, result) {
-                Err(error @ syncline_wave::Error::Memory { .. }) => {
+                Err(error @ syncline_blocks::Error::Memory { .. }) => {
                     eprintln!("skipped: {what}: {error}");
                     return Ok(None);
                 }

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use syncline_blocks::{BlockedSweep, plan::Order};
 use syncline_store::{Block, Grid};
 use syncline_trace::{Activity, Event, clear, disable, enable, mark, snapshot};
 use syncline_wave::kernels::Lk23;
-use syncline_wave::{Executor, Order, Runner, Sweep};
+use syncline_wave::{Runner, Sweep};
 
 use super::lab::Lab;
 use crate::error::{Result, failed};
@@ -101,11 +102,9 @@ pub(crate) fn twenty(lab: &Lab) -> Result<Vec<Twenty>> {
             folder.drop_caches()?;
             let sweep = Sweep::new(Lk23)
                 .iterations(ITERATIONS as u64)
-                .executor(Executor::Blocked)
-                .block(Block::new(side, side))
-                .order(order)
                 .runner(Runner::Threads)
                 .memory(lab.scale.memory());
+            let sweep = BlockedSweep::of(sweep).block(Block::new(side, side)).order(order);
             let before = disk()?.0;
             let began = Instant::now();
             let (report, steps) = steps_of(|| {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use syncline_store::{Block, ElementType, Grid, Layout, Matrix, Shape, convert, model::io_model};
+use syncline_blocks::{BlockedSweep, plan::io_model};
+use syncline_store::{Block, ElementType, Grid, Layout, Matrix, Shape, convert};
 use syncline_wave::reference::plain_sweep;
-use syncline_wave::{Executor, Sweep, kernels::Lk23};
+use syncline_wave::{Sweep, kernels::Lk23};
 
 use super::lab::Lab;
 use super::orwl::{cached, memory};
@@ -33,7 +34,7 @@ pub(super) fn convergence(lab: &Lab) -> Result<Outcome> {
     let coefficients: [Arc<Matrix>; 5] =
         coefficients.try_into().map_err(|_| "five coefficients")?;
     let tolerance = 1e-9;
-    let sweep = Sweep::new(Lk23).iterations(1000).until(tolerance).executor(Executor::Blocked);
+    let sweep = BlockedSweep::of(Sweep::new(Lk23).iterations(1000).until(tolerance));
     let sweep = sweep.block(Block::new(side.div_ceil(8), side.div_ceil(8)));
     let zeros = || Matrix::zeros(shape, Layout::RowMajor);
     let (result, report) = sweep.run(&field, &coefficients, zeros()?)?;

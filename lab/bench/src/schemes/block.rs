@@ -17,7 +17,9 @@ use syncline_store::{
     blocks::{Contents, MatrixBlock, Region},
     placement::{Rect, Side},
 };
-use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
+use syncline_wave::{Neighbours, PointKernel, kernels::Lk23};
+
+use super::Result;
 
 /// The number of rows that are updated together.
 const TOGETHER: usize = 8;

@@ -38,11 +38,10 @@
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Read};
 use syncline_store::{Matrix, placement::Side};
-use syncline_wave::Result;
 
 use super::block::Halo;
 use super::work::{Place, Slot, Work};
-use super::{Exchange, Job};
+use super::{Exchange, Job, Result};
 
 /// The data that a thread of a processor keeps from block to block.
 struct Seat {

@@ -19,9 +19,9 @@ use syncline_store::{
     Layout, Matrix, Shape,
     chunk::{Advice, Mapped, Touch},
 };
-use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
+use syncline_wave::{Neighbours, PointKernel, kernels::Lk23};
 
-use super::Arrays;
+use super::{Arrays, Result};
 
 /// The size of a band of one matrix, in bytes.
 const BAND: usize = 1 << 20;

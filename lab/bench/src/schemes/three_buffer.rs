@@ -38,12 +38,11 @@
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, access::Read};
 use syncline_store::{Matrix, placement::Side};
-use syncline_wave::Result;
 
-use super::Job;
 use super::block::Halo;
 use super::ring::refill;
 use super::work::{Place, Slot, Work};
+use super::{Job, Result};
 
 /// The number of memory blocks of a processor.
 const BUFFERS: usize = 3;

@@ -18,15 +18,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use syncline_blocks::Error;
 use syncline_overlay::Location;
 use syncline_store::{
     Block, Grid, Matrix,
     blocks::{MatrixBlock, Region, Tile},
     placement::Side,
 };
-use syncline_wave::{Error, Result};
+use syncline_wave::Error as WaveError;
 
-use super::Arrays;
+use super::{Arrays, Result};
 
 impl<'a> Arrays<'a> {
     /// Returns the field, then the coefficients.
@@ -38,12 +39,13 @@ impl<'a> Arrays<'a> {
     pub(crate) fn check(&self, result: &Matrix) -> Result<()> {
         let others = self.coefficients.iter().map(|m| &**m).chain([result]);
         if let Some(other) = others.into_iter().find(|m| m.shape() != self.field.shape()) {
-            return Err(Error::Shape {
+            let wrong = WaveError::Shape {
                 name: other.name().to_owned(),
                 actual: other.shape(),
                 field: self.field.name().to_owned(),
                 expected: self.field.shape(),
-            });
+            };
+            return Err(wrong.into());
         }
         match self.coefficients.iter().find(|m| !m.layout().in_place()) {
             Some(framed) => Err(Error::FramedCoefficient { name: framed.name().to_owned() }),

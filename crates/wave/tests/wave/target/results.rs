@@ -13,7 +13,7 @@ use syncline_store::{
 use syncline_testkit::property;
 use syncline_wave::{Error, monitor::Monitor, target::Leftovers};
 
-use super::{How, KERNEL, THREE, Work};
+use super::work::{How, KERNEL, THREE, Work};
 use crate::common::{bits, lanes};
 use crate::kernels::Hooked;
 

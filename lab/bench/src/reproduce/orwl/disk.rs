@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use syncline_blocks::plan::Order;
 use syncline_store::probe::{Pattern, Sample, Scratch, Way};
-use syncline_wave::Order;
 
 use super::{from_disk, memory};
 use crate::error::Result;

@@ -1,6 +1,8 @@
 //! Twenty iterations with a thread for each block: Figs. 4 to 8.
 
 use super::{from_disk, memory};
+use syncline_blocks::plan::Order;
+
 use crate::error::Result;
 use crate::papers::data::Data;
 use crate::papers::race::Name;
@@ -10,7 +12,6 @@ use crate::race::{figure, median};
 use crate::reproduce::lab::Lab;
 use crate::reproduce::outcome::{Claim, Outcome, Table};
 use crate::reproduce::steps::{ITERATIONS, Twenty, name};
-use syncline_wave::Order;
 
 fn label(run: &Twenty) -> String {
     let (layout, start) = name(run.data, run.order);

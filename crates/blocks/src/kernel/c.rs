@@ -10,8 +10,9 @@
 use std::ffi::c_void;
 
 use syncline_store::Shape;
+use syncline_wave::Stencil;
 
-use crate::{BlockKernel, Stencil, lanes::Real};
+use super::{BlockKernel, Real};
 
 /// The C function of a [`CBlockKernel`]; for `f32`, with `float` in place of `double`:
 ///

@@ -1,21 +1,20 @@
 //! The reads, writes and memory of a sweep: the papers' model, the memory limit, convergence, and
-//! failure.
+//! what is refused.
 
 use std::sync::Arc;
 
-use crate::common::{Data, bits, blank, layouts, numbers, values};
-use syncline_store::{Block, ElementType, Layout, Matrix, Shape, model::io_model};
+use crate::common::{Data, bits, blank, numbers, values};
+use crate::way::layouts;
+use syncline_blocks::{
+    BlockedSweep, Error,
+    plan::{Order, io_model},
+};
+use syncline_store::{Block, ElementType, Layout, Matrix, Shape};
 use syncline_wave::{
-    Error, Executor, Order, Runner, Sweep,
-    kernels::{KernelError, Lk23, Sor},
-    monitor::Monitor,
-    plan::{BlockPlan, SweepPlan},
+    Error as WaveError, Runner, Sweep,
+    kernels::{Lk23, Sor},
     reference::plain_sweep,
 };
-
-fn blocks(plan: SweepPlan) -> BlockPlan {
-    *plan.blocked().expect("a sweep in blocks")
-}
 
 /// Counted reads and writes are exactly those of the papers' model, on a divisible shape and on one
 /// that is not.
@@ -28,8 +27,9 @@ fn reads_and_writes_are_those_of_the_model() {
             let folder = tempfile::tempdir().unwrap();
             let (field, coefficients) = data.matrices(Some(folder.path()), layout);
             let result = blank(Some(folder.path()), shape, layout);
-            let sweep = Sweep::new(Lk23).iterations(3).block(block).runner(Runner::pool(2));
-            assert!(blocks(sweep.plan(&field, &coefficients, &result).unwrap()).held);
+            let sweep = Sweep::new(Lk23).iterations(3).runner(Runner::pool(2));
+            let sweep = BlockedSweep::of(sweep).block(block);
+            assert!(sweep.plan(&field, &coefficients, &result).unwrap().held);
             let Err(Error::Memory { window, .. }) =
                 sweep.clone().memory(1).plan(&field, &coefficients, &result)
             else {
@@ -37,7 +37,7 @@ fn reads_and_writes_are_those_of_the_model() {
             };
             let (result, report) =
                 sweep.memory(2 * window).run(&field, &coefficients, result).unwrap();
-            let plan = blocks(report.plan);
+            let plan = report.plan;
             assert!(!plan.held);
             let model = io_model(layout, plan.grid, 5, ElementType::Float64).unwrap();
             assert_eq!(report.bytes_read, 3 * model.read, "{layout:?}");
@@ -54,9 +54,9 @@ fn what_is_held_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
     let (field, coefficients) = data.matrices(Some(folder.path()), Layout::RowMajor);
     let result = blank(Some(folder.path()), shape, Layout::RowMajor);
-    let sweep = Sweep::new(Lk23).iterations(9).executor(Executor::Blocked);
+    let sweep = BlockedSweep::of(Sweep::new(Lk23).iterations(9));
     let (_, report) = sweep.run(&field, &coefficients, result).unwrap();
-    assert!(blocks(report.plan).held);
+    assert!(report.plan.held);
     assert_eq!(report.bytes_read, 6 * 80_000);
     assert_eq!(report.bytes_written, 80_000);
 }
@@ -68,7 +68,8 @@ fn too_little_memory_is_refused() {
     let data = Data::<f64, 5>::new(1, shape);
     let folder = tempfile::tempdir().unwrap();
     let (field, coefficients) = data.matrices(Some(folder.path()), Layout::RowMajor);
-    let sweep = |memory| Sweep::new(Lk23).block(Block::new(100, 100)).memory(memory);
+    let sweep =
+        |memory| BlockedSweep::of(Sweep::new(Lk23).memory(memory)).block(Block::new(100, 100));
     let result = || blank(Some(folder.path()), shape, Layout::RowMajor);
     let Err(Error::Memory { window, block, .. }) = sweep(1000).run(&field, &coefficients, result())
     else {
@@ -78,7 +79,7 @@ fn too_little_memory_is_refused() {
     let error = sweep(window - 1).run(&field, &coefficients, result()).unwrap_err();
     assert!(error.to_string().contains(&window.to_string()), "{error}");
     let (_, report) = sweep(window).run(&field, &coefficients, result()).unwrap();
-    assert_eq!((blocks(report.plan).windows, report.workers), (1, 1));
+    assert_eq!((report.plan.windows, report.workers), (1, 1));
 }
 
 /// The default block leaves room for every worker.
@@ -93,9 +94,9 @@ fn a_block_is_chosen_for_the_memory() {
         let result = blank(Some(folder.path()), shape, Layout::RowMajor);
         let sweep =
             Sweep::new(Sor::gauss_seidel()).memory(memory).runner(Runner::pool(2)).iterations(2);
-        let sweep = sweep.executor(Executor::Blocked);
+        let sweep = BlockedSweep::of(sweep);
         let (result, report) = sweep.run(&field, &[], result).unwrap();
-        let plan = blocks(report.plan);
+        let plan = report.plan;
         assert!(!plan.held && plan.windows >= 2, "{plan:?}");
         assert_eq!(bits(&values(&result)), bits(&data.plain(&Sor::gauss_seidel(), 2)));
     }
@@ -106,26 +107,16 @@ fn matrices_that_do_not_fit_together_are_refused() {
     let field = Arc::new(Matrix::<f64>::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap());
     let other = Arc::new(Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap());
     let result = || Matrix::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap();
-    let sweep = Sweep::new(Sor::gauss_seidel());
-    assert!(matches!(sweep.run(&field, &[other], result()), Err(Error::Shape { .. })));
-    let error = sweep
-        .run(&field, &[], Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap())
-        .unwrap_err();
-    let error = error.to_string();
-    assert!(error.starts_with("the result ") && error.contains(", but the field "), "{error}");
+    let sweep = BlockedSweep::of(Sweep::new(Sor::gauss_seidel()));
+    let outcome = sweep.run(&field, &[other], result());
+    assert!(matches!(outcome, Err(Error::Sweep(WaveError::Shape { .. }))));
     let framed = Layout::Framed { block: Block::new(2, 2), thickness: 1 };
     let framed = Arc::new(Matrix::zeros(Shape::new(4, 4), framed).unwrap());
     assert!(matches!(sweep.run(&field, &[framed], result()), Err(Error::FramedCoefficient { .. })));
     let blocked = Layout::Blocked(Block::new(2, 2));
     let blocked = Arc::new(Matrix::zeros(Shape::new(4, 4), blocked).unwrap());
-    let wrong = sweep.clone().block(Block::new(3, 3)).run(&field, &[blocked], result());
-    assert!(matches!(wrong, Err(Error::Store(_))));
-    assert!(matches!(Sor::new(2.0), Err(KernelError::Omega { .. })));
-    assert!(matches!(Sor::new(f64::NAN), Err(KernelError::Omega { .. })));
-    assert!(matches!(
-        sweep.until(f64::NAN).run(&field, &[], result()),
-        Err(Error::Tolerance { .. })
-    ));
+    let wrong = sweep.block(Block::new(3, 3)).run(&field, &[blocked], result());
+    assert!(matches!(wrong, Err(Error::Sweep(WaveError::Store(_)))));
 }
 
 /// The residuals are those of the plain loop, and the run stops where it must.
@@ -146,11 +137,8 @@ fn convergence() {
     for order in [Order::Wave, Order::Barrier] {
         let (field, []) = data.matrices(None, Layout::RowMajor);
         let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
-        let sweep = Sweep::new(kernel)
-            .block(Block::new(10, 10))
-            .order(order)
-            .iterations(200)
-            .until(tolerance);
+        let sweep = BlockedSweep::of(Sweep::new(kernel).iterations(200).until(tolerance));
+        let sweep = sweep.block(Block::new(10, 10)).order(order);
         let (result, report) = sweep.run(&field, &[], result).unwrap();
         assert_eq!(report.converged, Some(first), "{order:?}");
         assert_eq!(report.residuals[..], residuals[..report.residuals.len()]);
@@ -159,22 +147,4 @@ fn convergence() {
         assert_eq!(report.iterations, first + 1 + late);
         assert_eq!(bits(&values(&result)), bits(&data.plain(&kernel, report.iterations)));
     }
-}
-
-#[test]
-fn a_sweep_can_be_cancelled() {
-    let shape = Shape::new(64, 64);
-    let field = Arc::new(Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap());
-    let monitor = Arc::new(Monitor::new());
-    let sweep = Sweep::new(Sor::gauss_seidel()).iterations(u64::MAX).monitor(Arc::clone(&monitor));
-    let outcome = std::thread::scope(|s| {
-        let run =
-            s.spawn(|| sweep.run(&field, &[], Matrix::zeros(shape, Layout::RowMajor).unwrap()));
-        while monitor.done() < 100 {
-            std::thread::yield_now();
-        }
-        monitor.cancel();
-        run.join().unwrap()
-    });
-    assert!(matches!(outcome, Err(Error::Cancelled { .. })), "{outcome:?}");
 }

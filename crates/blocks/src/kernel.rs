@@ -44,28 +44,33 @@
 //! the original code. Changed here: the lines of the neighbours come with the block, and
 //! coefficients have the shape of the block with its lines.
 
+mod c;
+
 use std::slice;
 
 use syncline_kernel::stencil::{Margin, Stencil};
 use syncline_store::{Shape, placement::Rect};
+use syncline_wave::Result;
+use syncline_wave::executor::Rows;
 
-use crate::Result;
 use crate::block::{Block, Blockwise, Small, parts};
-use crate::lanes::Real;
-use crate::strip::pack::Rows;
+
+pub use crate::compiled::Real;
+pub use c::{CBlockFunction, CBlockKernel};
 
 /// A routine that sweeps a whole matrix in memory, to be run on one block after another.
 ///
 /// The matrix that it receives is a block with a halo: with a [`Stencil`] of five points, its first
 /// and last row and column hold neighbours (or the edge of the whole matrix) and must not be
 /// updated. So existing code with plain double loops runs unmodified, at any size, in any layout
-/// and on all cores. [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs such a routine;
-/// [`CBlockKernel`](crate::c_block::CBlockKernel) is one in C or Fortran.
+/// and on all cores. [`BlockedSweep::run_blocks`](crate::BlockedSweep::run_blocks) runs such a
+/// routine; [`CBlockKernel`](crate::kernel::CBlockKernel) is one in C or Fortran.
 ///
 /// ```
 /// use std::sync::Arc;
+/// use syncline_blocks::{BlockedSweep, kernel::BlockKernel};
 /// use syncline_store::{Block, Layout, Matrix, Shape};
-/// use syncline_wave::{BlockKernel, Stencil, Sweep, kernels::Lk23, reference::plain_sweep};
+/// use syncline_wave::{Stencil, Sweep, kernels::Lk23, reference::plain_sweep};
 ///
 /// /// Livermore kernel 23 as an existing routine.
 /// struct Old;
@@ -96,13 +101,14 @@ use crate::strip::pack::Rows;
 /// let fifth = Arc::new(Matrix::from_vec(shape, vec![0.2; 3500])?);
 /// let coefficients = std::array::from_fn::<_, 5, _>(|_| Arc::clone(&fifth));
 /// let framed = Matrix::zeros(shape, Layout::Framed { block: Block::new(16, 16), thickness: 1 })?;
-/// let (result, _) = Sweep::new(Old).run_blocks(&field, &coefficients, framed)?;
+/// let sweep = BlockedSweep::of(Sweep::new(Old));
+/// let (result, _) = sweep.run_blocks(&field, &coefficients, framed)?;
 ///
 /// plain_sweep(&Lk23, &mut numbers, [&[0.2; 3500]; 5], 50, 70);
 /// let mut row = [0.0; 70];
 /// result.read_row(33, &mut row)?;
 /// assert_eq!(row, numbers[33 * 70..34 * 70]);
-/// # Ok::<(), syncline_wave::Error>(())
+/// # Ok::<(), syncline_blocks::Error>(())
 /// ```
 pub trait BlockKernel<T: Real>: Send + Sync {
     /// Returns the number of coefficients that it takes: the same at every call.
@@ -112,8 +118,8 @@ pub trait BlockKernel<T: Real>: Send + Sync {
     ///
     /// They determine which edges of the matrix stay, and on which sides a block has a halo: those
     /// on which the stencil has a neighbour, see [`Stencil`]. Unlike a
-    /// [`PointKernel`](crate::PointKernel), a routine is not checked: a routine that reads other
-    /// neighbours finds NaN at a corner of the halo and, in the order max-parallel, values of
+    /// [`PointKernel`](syncline_wave::PointKernel), a routine is not checked: a routine that reads
+    /// other neighbours finds NaN at a corner of the halo and, in the order max-parallel, values of
     /// another iteration at its sides.
     fn stencil(&self) -> Stencil;
 

@@ -20,7 +20,7 @@
 //! result.
 //!
 //! # Costs
-//! Bytes read per step, by the paper's model ([`syncline_store::model::io_model`]): the block and
+//! Bytes read per step, by the paper's model ([`io_model`](crate::plan::io_model)): the block and
 //! its coefficients, and of each neighbour the whole block (row-major, blocked) or one frontier
 //! (framed). Bytes written: the block. When all matrices are held, only the first reading remains.
 //! Locks: up to five requests, or nine with the diagonal neighbours, in one allocation-free step.
@@ -41,14 +41,17 @@ use syncline_store::{
     blocks::{Contents, Region, Tile, View},
     chunk::Touch,
 };
+use syncline_wave::executor::{Arrays, Semaphore, Settings as Common};
+use syncline_wave::lanes::Real;
+use syncline_wave::monitor::Monitor;
+use syncline_wave::{Error as WaveError, Result as WaveResult, SweepReport};
 
 use crate::block::{self, Blockwise, Frontiers};
-use crate::lanes::Real;
-use crate::plan::BlockPlan;
-use crate::semaphore::Semaphore;
-use crate::sweep::matrices::Arrays;
-use crate::sweep::{Order, Settings, SweepPlan, SweepReport};
-use crate::{Error, Result, facts, monitor::Monitor};
+use crate::compiled::Swept;
+use crate::error::{Error, Result};
+use crate::facts;
+use crate::plan::{BlockPlan, Order};
+use crate::sweep::Settings;
 
 /// The data of a location: a block of the result.
 struct Block<E: Real> {
@@ -85,19 +88,20 @@ struct Buffers<E, W> {
     workspace: W,
 }
 
-/// See [`Sweep::run`](crate::Sweep::run).
+/// See [`BlockedSweep::run`](crate::BlockedSweep::run).
 pub(crate) fn run<E: Real, K: Blockwise<E>>(
     settings: &Settings,
     kernel: &K,
     plan: BlockPlan,
     arrays: &Arrays<'_, E>,
     result: Matrix<E>,
-) -> Result<(Matrix<E>, SweepReport)> {
+) -> Result<Swept<E>> {
     if (kernel.stencil().corners() || kernel.stencil().diagonal())
         && settings.order == Order::MaxParallel
     {
         return Err(Error::Corners);
     }
+    let common = &settings.common;
     facts::blocked(settings, kernel.name(), arrays, &plan);
     let Arrays { field, coefficients } = *arrays;
     let result_chunk = Arc::clone(result.chunk());
@@ -112,10 +116,10 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         result.hold(Touch::Write)?;
         coefficients.iter().try_for_each(|m| m.hold(Touch::Read))?;
     }
-    let processors = settings.processors();
+    let processors = common.processors();
     let most = plan.windows.min(plan.grid.len() as u64);
     let workers = most.min(if plan.held { processors } else { 2 * processors });
-    let (runner, workers) = match settings.runner {
+    let (runner, workers) = match common.runner {
         Runner::Pool { order, .. } => (Runner::Pool { workers: workers as usize, order }, workers),
         Runner::Queues { order, .. } => {
             (Runner::Queues { workers: workers as usize, order }, workers)
@@ -132,10 +136,10 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         windows: Semaphore::new(plan.windows),
         processors: Semaphore::new(if plan.held { u64::MAX } else { processors }),
         buffers: Mutex::default(),
-        monitor: &settings.monitor,
-        norm: settings.tolerance.is_some(),
+        monitor: &common.monitor,
+        norm: common.tolerance.is_some(),
     };
-    settings.monitor.begin(settings.iterations.saturating_mul(plan.grid.len() as u64));
+    common.monitor.begin(common.iterations.saturating_mul(plan.grid.len() as u64));
     let blocks: Vec<Location<Block<E>>> = result
         .into_regions(plan.grid)?
         .into_iter()
@@ -147,13 +151,13 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         Order::MaxParallel => Initial::MaxParallel,
     };
     let mut overlay = shared.overlay(&blocks).check(initial)?;
-    settings.monitor.watches(overlay.watch());
+    common.monitor.watches(overlay.watch());
     let done = match settings.order {
-        Order::Barrier => barriers(&mut overlay, runner, settings)?,
+        Order::Barrier => barriers(&mut overlay, runner, common)?,
         _ => {
-            let stop = match settings.tolerance {
-                Some(tolerance) => Stop::converged(tolerance, settings.iterations),
-                None => Stop::after(settings.iterations),
+            let stop = match common.tolerance {
+                Some(tolerance) => Stop::converged(tolerance, common.iterations),
+                None => Stop::after(common.iterations),
             };
             let report = overlay.run(runner, stop)?;
             Done {
@@ -169,20 +173,11 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         blocks.into_iter().filter_map(|b| b.into_inner().ok()).map(|b| b.region).collect();
     let result = Matrix::from_regions(regions)?;
     let after = traffic();
-    let report = SweepReport {
-        iterations: done.iterations,
-        residuals: done.residuals,
-        converged: done.converged,
-        bytes_read: after.0 - before.0,
-        bytes_written: after.1 - before.1,
-        processors: processors.min(workers),
-        workers,
-        passes: done.iterations,
-        resumed: 0,
-        bytes_exchanged: 0,
-        times: None,
-        plan: SweepPlan::Blocked(plan),
-    };
+    let mut report = SweepReport::of_nothing(plan);
+    (report.iterations, report.passes) = (done.iterations, done.iterations);
+    (report.residuals, report.converged) = (done.residuals, done.converged);
+    (report.bytes_read, report.bytes_written) = (after.0 - before.0, after.1 - before.1);
+    (report.processors, report.workers) = (processors.min(workers), workers);
     Ok((result, report))
 }
 
@@ -193,7 +188,7 @@ struct Done {
 }
 
 /// Runs one iteration after the other, without overlap.
-fn barriers(overlay: &mut Checked<'_>, runner: Runner, settings: &Settings) -> Result<Done> {
+fn barriers(overlay: &mut Checked<'_>, runner: Runner, settings: &Common) -> Result<Done> {
     let mut done = Done { iterations: 0, residuals: Vec::new(), converged: None };
     while done.iterations < settings.iterations && done.converged.is_none() {
         let stop =
@@ -247,9 +242,9 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         own: &mut Block<E>,
         around: [Option<&Block<E>>; 8],
         step: &mut Step,
-    ) -> Result<()> {
+    ) -> WaveResult<()> {
         if self.shared.monitor.is_cancelled() {
-            return Err(Error::Cancelled { iteration: own.rounds });
+            return Err(WaveError::Cancelled { iteration: own.rounds });
         }
         let _window = self.shared.windows.take();
         let pool = || self.shared.buffers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,7 +259,11 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         Ok(())
     }
 
-    fn update(&self, own: &mut Block<E>, buffers: &mut Buffers<E, K::Workspace>) -> Result<f64> {
+    fn update(
+        &self,
+        own: &mut Block<E>,
+        buffers: &mut Buffers<E, K::Workspace>,
+    ) -> WaveResult<f64> {
         let first = own.rounds == 0;
         if own.region.in_place() {
             let mut view =
@@ -310,7 +309,7 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         values: (*mut E, usize),
         frontiers: &Frontiers<E>,
         workspace: &mut K::Workspace,
-    ) -> Result<f64> {
+    ) -> WaveResult<f64> {
         let views: Vec<View<'_, E>> =
             self.coefficients.iter().map(|c| c.view()).collect::<syncline_store::Result<_>>()?;
         let coefficients: Vec<_> = views.iter().map(|view| (view.as_ptr(), view.pitch())).collect();

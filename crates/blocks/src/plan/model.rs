@@ -34,8 +34,9 @@
 //! 2048², its best, are within a few percent of the least.
 
 use syncline_store::probe::Disk;
-use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape, model::io_model};
+use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape};
 
+use super::io_model::io_model;
 use crate::block::workspace_bytes;
 
 /// Nanoseconds of processor time for a value of each array, excluding the wait for the disk: its
@@ -59,9 +60,9 @@ const PAGE: u64 = 4096;
 /// The properties of a sweep in blocks from which the block size is chosen.
 ///
 /// ```
+/// use syncline_blocks::plan::BlockModel;
 /// use syncline_store::probe::Disk;
 /// use syncline_store::{Block, ElementType, Layout, Shape};
-/// use syncline_wave::plan::BlockModel;
 ///
 /// let model = BlockModel {
 ///     shape: Shape::new(16384, 16384),

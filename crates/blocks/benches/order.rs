@@ -7,15 +7,16 @@
 //! free memory back to its host, and wait for it when a sweep needs it again: the warm variants are
 //! those that run immediately after an identical run, which is not timed.
 //!
-//! `cargo bench -p syncline-wave --bench order [-- ROUNDS]`
+//! `cargo bench -p syncline-blocks --bench order [-- ROUNDS]`
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use syncline_blocks::{BlockedSweep, plan::Order};
 use syncline_overlay::run::ReadyOrder;
 use syncline_store::{Block, Layout, Matrix, Shape};
 use syncline_wave::{
-    Executor, Order, Runner, Sweep, kernels::Lk23, lanes::Lanes, reference::plain_sweep,
+    Runner, Sweep, kernels::Lk23, lanes::Lanes, monitor::Times, reference::plain_sweep,
 };
 
 const SIDE: usize = 4096;
@@ -34,31 +35,62 @@ fn numbers(seed: u64, scale: f64) -> Vec<f64> {
     std::iter::repeat_with(next).take(SIDE * SIDE).collect()
 }
 
+/// A variant of the sweep.
+#[derive(Clone)]
+enum Way {
+    Streamed(Sweep<Lk23>),
+    Blocked(BlockedSweep<Lk23>),
+}
+
+impl Way {
+    /// Runs the sweep; returns the result and, if it is streamed, the times of its threads.
+    fn run(
+        &self,
+        field: &Arc<Matrix>,
+        coefficients: &[Arc<Matrix>; 5],
+        result: Matrix,
+    ) -> (Matrix, Option<Times>) {
+        match self {
+            Way::Streamed(sweep) => {
+                let done = sweep.run(field, coefficients, result).expect("a sweep in memory");
+                (done.0, done.1.times)
+            }
+            Way::Blocked(sweep) => {
+                let done = sweep.run(field, coefficients, result).expect("a sweep in memory");
+                (done.0, None)
+            }
+        }
+    }
+}
+
 /// Returns the variants of the sweep.
-fn ways() -> Vec<(String, Sweep<Lk23>)> {
+fn ways() -> Vec<(String, Way)> {
     let sweep = || Sweep::new(Lk23).iterations(ITERATIONS);
     let pool = |workers| Runner::Pool { workers, order: ReadyOrder::Fifo };
     let deep = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
-    let streamed = |workers| sweep().executor(Executor::Streamed).runner(pool(workers));
-    let blocked = |runner| sweep().block(Block::new(512, 512)).runner(runner);
+    let streamed = |workers| sweep().runner(pool(workers));
+    let in_blocks = |sweep| BlockedSweep::of(sweep).block(Block::new(512, 512));
+    let blocked = |runner| in_blocks(sweep().runner(runner));
     let mut ways =
         [("1 thread", 1, ""), ("1 thread", 1, WARM), ("2 threads", 2, ""), ("2 threads", 2, WARM)]
-            .map(|(threads, n, warm)| (format!("streamed, {threads}{warm}"), streamed(n)))
+            .map(|(threads, n, warm)| {
+                (format!("streamed, {threads}{warm}"), Way::Streamed(streamed(n)))
+            })
             .to_vec();
     let others = Lanes::available().filter(|&lanes| lanes != Lanes::best());
-    ways.extend(
-        others.map(|lanes| (format!("streamed, 1 thread, {lanes}"), streamed(1).lanes(lanes))),
-    );
+    ways.extend(others.map(|lanes| {
+        (format!("streamed, 1 thread, {lanes}"), Way::Streamed(streamed(1).lanes(lanes)))
+    }));
     let in_blocks = [
         ("blocks, 1 worker", blocked(pool(1))),
         ("blocks, 2 workers", blocked(pool(2))),
-        ("blocks, 2 workers, scalar", blocked(pool(2)).lanes(Lanes::Scalar)),
+        ("blocks, 2 workers, scalar", in_blocks(sweep().runner(pool(2)).lanes(Lanes::Scalar))),
         ("blocks, 2 workers, depth first", blocked(deep)),
         ("blocks, 2 workers, max-parallel", blocked(pool(2)).order(Order::MaxParallel)),
         ("blocks, 2 workers, barrier", blocked(pool(2)).order(Order::Barrier)),
         ("blocks, 64 threads", blocked(Runner::Threads)),
     ];
-    ways.extend(in_blocks.map(|(name, sweep)| (name.to_owned(), sweep)));
+    ways.extend(in_blocks.map(|(name, sweep)| (name.to_owned(), Way::Blocked(sweep))));
     ways
 }
 
@@ -90,13 +122,12 @@ fn main() {
         plain.push(begin.elapsed().as_nanos() as f64 / elements);
         for ((times, parts), (name, sweep)) in times.iter_mut().zip(&mut parts).zip(&ways) {
             if name.ends_with(WARM) {
-                result = sweep.run(&field, &coefficients, result).expect("a sweep in memory").0;
+                result = sweep.run(&field, &coefficients, result).0;
             }
             let begin = Instant::now();
-            let (done, report) =
-                sweep.run(&field, &coefficients, result).expect("a sweep in memory");
+            let (done, spent) = sweep.run(&field, &coefficients, result);
             times.push(begin.elapsed().as_nanos() as f64 / elements);
-            if let Some(spent) = report.times {
+            if let Some(spent) = spent {
                 parts.0.push(spent.pack.as_nanos() as f64 / elements);
                 parts.1.push(spent.update.as_nanos() as f64 / elements);
             }

@@ -5,18 +5,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{Data, bits, blank, corners, lanes, layouts, least_memory, same, side, values};
+use crate::common::{Data, bits, blank, lanes, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
+use crate::way::{corners, layouts};
 use proptest::prelude::*;
+use syncline_blocks::{
+    BlockedSweep, Error,
+    plan::{Order, RedBlack},
+};
 use syncline_overlay::run::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Shape, placement::Rect};
 use syncline_testkit::property;
 use syncline_wave::{
-    Error, Lane, Neighbours, Order, PointKernel, Runner, Stencil, Sweep,
+    Lane, Neighbours, PointKernel, Runner, Stencil, Sweep,
     kernels::{Lk23, Sor},
-    lanes::{Lanes, Real},
-    reference::{Reference, first_difference},
+    lanes::Lanes,
+    reference::first_difference,
 };
+
+use crate::Real;
 
 fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {
     Neighbours {
@@ -131,10 +138,25 @@ impl Case {
         if self.odd_values { data.with_odd_values(self.seed) } else { data }
     }
 
-    pub(crate) fn sweep<K>(&self, kernel: K, block: Block) -> Sweep<K> {
+    pub(crate) fn sweep<K>(&self, kernel: K, block: Block) -> BlockedSweep<K> {
         let order = if self.barrier { Order::Barrier } else { Order::Wave };
-        let sweep = Sweep::new(kernel).iterations(self.iterations).block(block).order(order);
-        sweep.runner(runner(self.runner)).lanes(self.lanes)
+        let sweep = Sweep::new(kernel).iterations(self.iterations);
+        let sweep = sweep.runner(runner(self.runner)).lanes(self.lanes);
+        BlockedSweep::of(sweep).block(block).order(order)
+    }
+}
+
+/// Returns the smallest memory limit with which the sweep runs.
+fn least_memory<T: Real, K: Clone + PointKernel<N>, const N: usize>(
+    sweep: &BlockedSweep<K>,
+    field: &Arc<Matrix<T>>,
+    c: &[Arc<Matrix<T>>; N],
+    result: &Matrix<T>,
+) -> u64 {
+    match sweep.clone().memory(1).plan(field, c, result) {
+        Err(Error::Memory { window, .. }) => window,
+        Ok(_) => 1,
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -145,7 +167,7 @@ impl Check for Case {
         let mut block = self.block;
         if corners(K::STENCIL) && block.rows > 1 && block.cols < self.shape.cols {
             let empty = || Matrix::<T>::zeros(self.shape, Layout::RowMajor).unwrap();
-            let outcome = Sweep::new(kernel.clone()).block(block).run(
+            let outcome = BlockedSweep::of(Sweep::new(kernel.clone())).block(block).run(
                 &Arc::new(empty()),
                 &std::array::from_fn(|_| Arc::new(empty())),
                 empty(),
@@ -209,19 +231,18 @@ proptest! {
         let (field, coefficients) = data.matrices(folder, layouts(block)[layout]);
         let result = blank(folder, shape, layouts(block)[layout]);
         let kernel = Sor::new(1.25).unwrap();
-        let sweep = Sweep::new(kernel).iterations(iterations).block(block).order(Order::MaxParallel);
-        let sweep = sweep.runner(runner(kind));
+        let sweep = Sweep::new(kernel).iterations(iterations).runner(runner(kind));
+        let sweep = BlockedSweep::of(sweep).block(block).order(Order::MaxParallel);
         let memory = least_memory(&sweep, &field, &coefficients, &result);
         let (result, _) = sweep.memory(memory).run(&field, &coefficients, result).unwrap();
         prop_assert_eq!(bits(&values(&result)), bits(&red_black(&kernel, &data, block, iterations)));
     }
 
     #[test]
-    fn the_reference_of_any_size_is_the_plain_loop(
+    fn the_red_black_loop_of_any_size_is_the_loop_over_vectors(
         (rows, cols) in (1..30_usize, 1..30_usize),
         (high, wide) in (1..12_usize, 1..12_usize),
         iterations in 0..4_u64,
-        max_parallel: bool,
         memory in 1000..20_000_u64,
         seed: u64,
     ) {
@@ -231,14 +252,10 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let (field, coefficients) = data.matrices(Some(folder.path()), Layout::Blocked(block));
         let work = blank(Some(folder.path()), shape, Layout::RowMajor);
-        let (order, expected) = match max_parallel {
-            true => (Order::MaxParallel, red_black(&Lk23, &data, block, iterations)),
-            false => (Order::Wave, data.plain(&Lk23, iterations)),
-        };
         let grid = Grid::new(shape, block);
-        let loops = Reference { kernel: &Lk23, field: &field, coefficients: &coefficients, iterations, order, grid };
+        let loops = RedBlack { kernel: &Lk23, field: &field, coefficients: &coefficients, iterations, grid };
         let done = loops.run(work, memory).unwrap();
-        prop_assert_eq!(bits(&values(&done)), bits(&expected));
+        prop_assert_eq!(bits(&values(&done)), bits(&red_black(&Lk23, &data, block, iterations)));
     }
 }
 
@@ -255,7 +272,8 @@ fn odd_shapes() {
             let block = Block::new(high, wide);
             for layout in layouts(block.clipped(shape)) {
                 let (field, coefficients) = data.matrices(None, layout);
-                let sweep = Sweep::new(Lk23).iterations(3).block(block).runner(Runner::pool(2));
+                let sweep = Sweep::new(Lk23).iterations(3).runner(Runner::pool(2));
+                let sweep = BlockedSweep::of(sweep).block(block);
                 let (result, _) =
                     sweep.run(&field, &coefficients, blank(None, shape, layout)).unwrap();
                 assert_eq!(bits(&values(&result)), expected, "{shape} in {layout:?}");
@@ -293,11 +311,9 @@ fn no_schedule_changes_a_bit() {
     for repeat in 0..12 {
         let (field, coefficients) = data.matrices(None, Layout::RowMajor);
         let order = [Order::Wave, Order::Barrier, Order::MaxParallel][repeat % 3];
-        let sweep = Sweep::new(Delayed(Lk23, Arc::default()))
-            .iterations(8)
-            .block(block)
-            .order(order)
-            .runner(runner(repeat / 3));
+        let sweep =
+            Sweep::new(Delayed(Lk23, Arc::default())).iterations(8).runner(runner(repeat / 3));
+        let sweep = BlockedSweep::of(sweep).block(block).order(order);
         let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
         let (result, _) = sweep.run(&field, &coefficients, result).unwrap();
         let expected = if order == Order::MaxParallel { &black } else { &expected };
@@ -315,7 +331,7 @@ fn not_a_number_is_a_value() {
     data.coefficients[2][333] = f64::NAN;
     let (field, coefficients) = data.matrices(None, Layout::RowMajor);
     let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
-    let sweep = Sweep::new(Lk23).iterations(3).block(Block::new(6, 6));
+    let sweep = BlockedSweep::of(Sweep::new(Lk23).iterations(3)).block(Block::new(6, 6));
     let (result, _) = sweep.run(&field, &coefficients, result).unwrap();
     let expected = data.plain(&Lk23, 3);
     assert!(expected.iter().any(|v| v.is_nan()));
@@ -325,17 +341,4 @@ fn not_a_number_is_a_value() {
     assert_eq!(first_difference(&result, &expected).unwrap(), None);
     let other_nan = Matrix::from_vec(shape, other_nan).unwrap();
     assert_eq!(first_difference(&result, &other_nan).unwrap(), None);
-}
-
-#[test]
-fn a_difference_is_found_where_it_is() {
-    let shape = Shape::new(700, 600);
-    let left = Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();
-    let mut right = Matrix::zeros(shape, Layout::RowMajor).unwrap();
-    let mut row = vec![0.0; 600];
-    row[123] = -0.0;
-    right.write_row(650, &row).unwrap();
-    let found = first_difference(&left, &right).unwrap().unwrap();
-    assert_eq!((found.row, found.col), (650, 123));
-    assert!(found.right.is_sign_negative(), "{found}");
 }

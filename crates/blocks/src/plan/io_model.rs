@@ -18,7 +18,8 @@
 //! Locks", PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. The paper's figure of 20 GiB treats each
 //! block as an interior one; here blocks at the edge have fewer neighbours.
 
-use crate::{ElementType, Grid, Layout, Result, layout::Side, placement::Placement};
+use syncline_store::placement::{Placement, Side};
+use syncline_store::{ElementType, Grid, Layout, Result};
 
 /// The numbers of bytes that one sweep over a matrix reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,9 @@ pub struct IoModel {
 /// The same as those of [`Placement::new`].
 ///
 /// ```
-/// use syncline_store::{Block, ElementType, Grid, Layout, Shape, model::io_model};
+/// use syncline_blocks::plan::io_model;
+/// use syncline_store::{Block, ElementType, Grid, Layout, Shape};
+///
 /// let block = Block::new(2048, 2048);
 /// let grid = Grid::new(Shape::new(16384, 16384), block);
 /// let model = io_model(Layout::Blocked(block), grid, 5, ElementType::Float64)?;
@@ -81,8 +84,9 @@ pub fn io_model(
 
 #[cfg(test)]
 mod tests {
+    use syncline_store::{Block, Shape};
+
     use super::*;
-    use crate::{Block, Shape};
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;

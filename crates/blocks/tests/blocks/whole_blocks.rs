@@ -8,20 +8,25 @@ use std::sync::{Mutex, OnceLock};
 
 use libloading::Library;
 use proptest::prelude::*;
+use syncline_blocks::{
+    BlockedSweep, Error,
+    kernel::{BlockKernel, CBlockFunction, CBlockKernel},
+    plan::Order,
+};
 use syncline_overlay::error::RunError;
 use syncline_store::{Block, Layout, Shape, placement::Rect};
 use syncline_testkit::property;
 use syncline_wave::{
-    BlockKernel, Error, Executor, Neighbour, Order, PointKernel, Runner, Stencil, Sweep,
-    c::{CBlockFunction, CBlockKernel},
+    Error as WaveError, Neighbour, PointKernel, Runner, Stencil, Sweep,
     kernels::{Alignment, Lk23, NinePoint, Sor},
-    lanes::Real,
     reference::plain_sweep,
 };
 
+use crate::Real;
 use crate::bits::{Case, case, red_black, runner};
-use crate::common::{Data, bits, blank, corners, layouts, same, values};
+use crate::common::{Data, bits, blank, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
+use crate::way::{corners, layouts};
 
 /// The plain double loop as existing code would have it.
 #[derive(Clone, Debug)]
@@ -55,7 +60,7 @@ fn run_case<T: Real, B: BlockKernel<T> + Clone, const N: usize>(
     case: &Case,
     kernel: &B,
     data: &Data<T, N>,
-    change: impl FnOnce(Sweep<B>) -> Sweep<B>,
+    change: impl FnOnce(BlockedSweep<B>) -> BlockedSweep<B>,
 ) -> Vec<T> {
     let block = case.block(corners(kernel.stencil()));
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +147,7 @@ proptest! {
                 true => red_black(&Lk23, &data, case.block(false), case.iterations),
                 false => data.plain(&Lk23, case.iterations),
             };
-            let order = |sweep: Sweep<_>| if red_and_black { sweep.order(Order::MaxParallel) } else { sweep };
+            let order = |sweep: BlockedSweep<_>| if red_and_black { sweep.order(Order::MaxParallel) } else { sweep };
             same(&run_case(&case, &old, &data, order), &expected, case.shape.cols)?;
         }
     }
@@ -160,7 +165,7 @@ fn old_lk23_in_c_on_framed_data() {
         let frames = Layout::Framed { block, thickness };
         let (field, coefficients) = data.matrices(place, frames);
         for runner in [Runner::pool(1), Runner::pool(3), Runner::Threads] {
-            let sweep = Sweep::new(old).iterations(12).runner(runner);
+            let sweep = BlockedSweep::of(Sweep::new(old).iterations(12).runner(runner));
             let (result, _) =
                 sweep.run_blocks(&field, &coefficients, blank(place, shape, frames)).unwrap();
             assert_eq!(bits(&values(&result)), expected);
@@ -204,7 +209,8 @@ fn nine_points_in_c_in_single_precision() {
     for block in [Block::new(1, 7), Block::new(1, 53), Block::new(6, 53)] {
         for layout in layouts(block) {
             let (field, coefficients) = data.matrices(None, layout);
-            let sweep = Sweep::new(old).iterations(5).block(block).runner(Runner::pool(3));
+            let sweep = BlockedSweep::of(Sweep::new(old).iterations(5).runner(Runner::pool(3)))
+                .block(block);
             let (result, _) =
                 sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
             assert_eq!(bits(&values(&result)), expected, "{layout:?}");
@@ -252,7 +258,7 @@ fn a_table_in_c_is_filled_to_the_end() {
         {
             for layout in layouts(block.clipped(shape)) {
                 let (field, coefficients) = data.matrices(None, layout);
-                let sweep = Sweep::new(old).block(block).runner(Runner::pool(3));
+                let sweep = BlockedSweep::of(Sweep::new(old).runner(Runner::pool(3))).block(block);
                 let (result, _) =
                     sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
                 assert_eq!(bits(&values(&result)), bits(&expected), "{shape} in {layout:?}");
@@ -331,7 +337,9 @@ fn the_halo_is_what_the_double_loop_would_see() {
         let block = Block::new(high, wide);
         for (n, layout) in layouts(block).into_iter().enumerate() {
             let (field, coefficients) = data.matrices(None, layout);
-            let sweep = Sweep::new(Counting(stencil)).iterations(9).block(block).runner(runner(n));
+            let sweep =
+                BlockedSweep::of(Sweep::new(Counting(stencil)).iterations(9).runner(runner(n)))
+                    .block(block);
             let (result, _) =
                 sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
             let expected: Vec<f64> =
@@ -366,7 +374,8 @@ fn the_halo_is_where_the_stencil_reaches() {
     for neighbours in [&[North, West, NorthWest][..], &[West], &[East, North], &[SouthWest], &[]] {
         let (field, []) = Data::<f64, 0>::new(1, shape).matrices(None, Layout::RowMajor);
         let seen = Mutex::default();
-        let sweep = Sweep::new(Shapes(Stencil::of(neighbours), &seen)).block(Block::new(6, 8));
+        let sweep = BlockedSweep::of(Sweep::new(Shapes(Stencil::of(neighbours), &seen)));
+        let sweep = sweep.block(Block::new(6, 8));
         sweep.run_blocks(&field, &[], blank(None, shape, Layout::RowMajor)).unwrap();
         assert_eq!(*seen.lock().unwrap(), [shape], "{neighbours:?}");
     }
@@ -404,7 +413,8 @@ fn column_by_column_is_the_same_for_five_points() {
     let mut whole = data.field.clone();
     (0..6).for_each(|_| ByColumns.sweep(shape, &mut whole, &[]));
     let (field, []) = data.matrices(None, Layout::RowMajor);
-    let sweep = Sweep::new(ByColumns).iterations(6).block(Block::new(7, 9)).runner(Runner::pool(2));
+    let sweep = BlockedSweep::of(Sweep::new(ByColumns).iterations(6).runner(Runner::pool(2)))
+        .block(Block::new(7, 9));
     let (result, _) = sweep.run_blocks(&field, &[], blank(None, shape, Layout::RowMajor)).unwrap();
     assert_eq!(bits(&values(&result)), bits(&whole));
 }
@@ -421,9 +431,10 @@ fn residuals_are_those_of_the_plain_loop() {
         let block = Block::new(6, 8);
         for layout in layouts(block) {
             let (field, coefficients) = data.matrices(None, layout);
-            let sweep = Sweep::new(Loops::<_, 1>(kernel)).block(block).runner(Runner::pool(2));
             let tolerance = expected[20].max(0.0);
-            let sweep = sweep.iterations(30).until(tolerance).order(Order::Barrier);
+            let sweep = Sweep::new(Loops::<_, 1>(kernel)).iterations(30).until(tolerance);
+            let sweep = BlockedSweep::of(sweep.runner(Runner::pool(2)));
+            let sweep = sweep.block(block).order(Order::Barrier);
             let (_, report) =
                 sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
             assert_eq!(
@@ -449,7 +460,7 @@ fn the_plain_form_counts() {
     let data = Data::<f64, 5>::new(3, shape);
     for (layout, frames) in layouts(block).into_iter().zip([0, 0, 1, 1]) {
         let (field, coefficients) = data.matrices(None, layout);
-        let sweep = Sweep::new(Loops::<_, 5>(Lk23)).block(block);
+        let sweep = BlockedSweep::of(Sweep::new(Loops::<_, 5>(Lk23))).block(block);
         let plan = sweep.plan_blocks(&field, &coefficients, &blank(None, shape, layout)).unwrap();
         assert_eq!(plan.window, 6 * 10 * 11 * 8 + frames * 8 * 9 * 8, "{layout:?}");
     }
@@ -461,17 +472,14 @@ fn what_cannot_be_is_refused() {
     let data = Data::<f64, 5>::new(3, shape);
     let (field, c) = data.matrices(None, Layout::RowMajor);
     let run = |sweep: Sweep<Loops<Lk23, 5>>, n: usize| {
+        let sweep = BlockedSweep::of(sweep);
         sweep.run_blocks(&field, &c[..n], blank(None, shape, Layout::RowMajor)).unwrap_err()
     };
-    let sweep = Sweep::new(Loops(Lk23)).iterations(3);
-    assert!(matches!(run(sweep.clone(), 4), Error::Coefficients { expected: 5, given: 4 }));
-    let error = run(sweep.executor(Executor::Streamed), 5).to_string();
-    assert_eq!(
-        error,
-        "a kernel of whole blocks cannot be streamed: it is given a block at a time; run the sweep in blocks"
-    );
+    let error = run(Sweep::new(Loops(Lk23)).iterations(3), 4);
+    assert!(matches!(error, Error::Sweep(WaveError::Coefficients { expected: 5, given: 4 })));
     let run = |order, stencil| {
-        let sweep = Sweep::new(Counting(stencil)).block(Block::new(5, 5)).order(order);
+        let sweep = BlockedSweep::of(Sweep::new(Counting(stencil)));
+        let sweep = sweep.block(Block::new(5, 5)).order(order);
         sweep.run_blocks(&field, &c[..1], blank(None, shape, Layout::RowMajor)).unwrap_err()
     };
     assert!(matches!(run(Order::MaxParallel, Stencil::SEVEN_POINT), Error::Corners));
@@ -500,10 +508,11 @@ fn a_routine_that_panics_is_an_error() {
     let shape = Shape::new(30, 30);
     for kind in 0..4 {
         let (field, []) = Data::<f64, 0>::new(1, shape).matrices(None, Layout::RowMajor);
-        let sweep = Sweep::new(Breaking(AtomicUsize::new(0))).iterations(9).block(Block::new(8, 8));
+        let sweep = Sweep::new(Breaking(AtomicUsize::new(0))).iterations(9).runner(runner(kind));
+        let sweep = BlockedSweep::of(sweep).block(Block::new(8, 8));
         let result = blank(None, shape, Layout::RowMajor);
-        match sweep.runner(runner(kind)).run_blocks(&field, &[], result) {
-            Err(Error::Run(RunError::Panicked { message, .. })) => {
+        match sweep.run_blocks(&field, &[], result) {
+            Err(Error::Sweep(WaveError::Run(RunError::Panicked { message, .. }))) => {
                 assert_eq!(message, "the routine broke")
             }
             other => panic!("{other:?}"),

@@ -25,9 +25,10 @@
 use syncline_store::placement::Side;
 
 use super::{Block, Buffers, Shared, Task};
+use syncline_wave::lanes::Real;
+use syncline_wave::{Error, Result};
+
 use crate::block::Blockwise;
-use crate::lanes::Real;
-use crate::{Error, Result};
 
 /// The corners, in the order of [`Frontiers::corners`].
 const CORNERS: [(Side, Side); 4] = [

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Where an edge of the matrix is updated there is no line beyond it: [`Points`] uses a ghost line
-//! in its place (see [`ghosts`](crate::strip::ghosts)), and a routine of whole blocks receives a
+//! in its place, and a routine of whole blocks receives a
 //! matrix without that line, as the whole matrix has none either.
 //!
 //! [`Points`] updates the block point by point, in the order of the double loop: a [`Chain`] of one
@@ -27,16 +27,14 @@
 
 use syncline_kernel::dynamic::Kernel;
 use syncline_kernel::stencil::{Margin, Stencil};
+use syncline_kernel::strip::{Geometry, Ring, TOGETHER};
 use syncline_store::{
     Shape,
     placement::{Rect, Side},
 };
-
-use crate::lanes::{Lanes, Real};
-use crate::strip::pack::Rows;
-use crate::strip::tile::{self, Chain, Job, Scratch};
-use crate::strip::{Geometry, Ring, TOGETHER};
-use crate::{Error, Result};
+use syncline_wave::executor::{Chain, Job, Rows, Scratch, run_tiles};
+use syncline_wave::lanes::{Lanes, Real};
+use syncline_wave::{Error, Result};
 
 /// The columns of a tile. Runs of a row are this long so that the hardware prefetcher follows them.
 const TILE: usize = 512;
@@ -263,7 +261,7 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
             // * The bands run one after another in this thread, each from left to right, and the
             //   ring has the slots for one band at a time.
             unsafe {
-                tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms))
+                run_tiles(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms))
             };
         }
         Ok(norms[0])

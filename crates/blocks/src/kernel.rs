@@ -64,7 +64,7 @@ pub use c::{CBlockFunction, CBlockKernel};
 /// and last row and column hold neighbours (or the edge of the whole matrix) and must not be
 /// updated. So existing code with plain double loops runs unmodified, at any size, in any layout
 /// and on all cores. [`BlockedSweep::run_blocks`](crate::BlockedSweep::run_blocks) runs such a
-/// routine; [`CBlockKernel`](crate::kernel::CBlockKernel) is one in C or Fortran.
+/// routine; [`CBlockKernel`] is one in C or Fortran.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -159,6 +159,7 @@ impl<E: Real> Executors<E> for Settings {
 
 impl<K> BlockedSweep<K> {
     /// Returns the same sweep, in blocks and in the order [`Order::Wave`].
+    #[must_use]
     pub fn of(sweep: Sweep<K>) -> Self {
         let (kernel, common) = sweep.into_parts();
         let settings = Settings { common, order: Order::Wave, block: None, disk: None };

@@ -183,18 +183,18 @@ impl<E: Real> Scratch<E> {
 }
 
 /// Runs the tiles of a job: packs, updates, unpacks. If given, `norms` has one element for each of
-/// [`Chain::levels_in`], which is raised to the greatest change.
+/// `Chain::levels_in`, which is raised to the greatest change.
 ///
 /// # Safety
 /// * The ring of the job must have the geometry of its chain, and a window that contains all
 ///   positions that the tiles access: that of whole strips, or that of the share (see
-///   [`cut`](super::cut)) to which the columns of the job belong. The width must be that of
+///   `cut`) to which the columns of the job belong. The width must be that of
 ///   `lanes`, the skew that of the kernel, and the number of arrays one more than the coefficients
 ///   of the kernel. The machine must have the lanes.
 /// * The scratch must have been made for a geometry of the same width, skew and arrays, and for at
 ///   least the tile of the job.
-/// * The rows must contain all rows of [`Chain::rows_in`] (to read, of every array) and of
-///   [`Chain::rows_out`] (to write), except ghost lines (see [`ghosts`](super::ghosts)); on one of
+/// * The rows must contain all rows of `Chain::rows_in` (to read, of every array) and of
+///   `Chain::rows_out` (to write), except ghost lines (see `ghosts`); on one of
 ///   several hosts, all columns of its share.
 /// * All tiles that the contract of the module requires must have run, or (on one of several hosts)
 ///   the messages that stand for them must have been imported. No other thread may run a

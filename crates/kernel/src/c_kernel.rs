@@ -158,6 +158,7 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
         &self,
         at: [Neighbours<L>; R],
         coefficients: [*const L::Element; R],
+        _: *mut u8,
     ) -> [L; R] {
         let mut new = [L::splat(0.0); R];
         // SAFETY: the caller guarantees that each pointer is aligned and valid for reads of all
@@ -244,7 +245,10 @@ mod tests {
         let coefficients: [f64; 40] = std::array::from_fn(|n| n as f64);
         let at = Neighbours::of(&[1.0; 9], 4, 3, WEST);
         // SAFETY: there are 40 coefficients, and a plain number needs no special instructions.
-        let new = unsafe { Call::<false>(&many).update::<f64, 1>([at], [coefficients.as_ptr()]) };
+        let new = unsafe {
+            let coefficients = [coefficients.as_ptr()];
+            Call::<false>(&many).update::<f64, 1>([at], coefficients, std::ptr::null_mut())
+        };
         assert_eq!(new, [781.0]);
     }
 }

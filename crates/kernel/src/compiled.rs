@@ -11,14 +11,12 @@
 //! One virtual call for each run.
 
 use crate::c_kernel::{CKernel, Call};
-use crate::described::{Code, Program};
 use crate::dynamic::Kernel;
 use crate::kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 use crate::lanes::Real;
 use crate::point::Typed;
 use crate::rule::Rule;
-use crate::rule::native::{Strips, Vectors};
-use crate::strip::TOGETHER;
+use crate::rule::update::RuleUpdate;
 
 /// A kernel of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +38,8 @@ pub trait Compiled: Sized {
     where
         Self: Real;
 
-    /// Returns the kernel that runs the code of a described update.
-    fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c>
+    /// Returns the kernel that runs the program of a rule for matrices.
+    fn described(rule: &Rule) -> Box<dyn Kernel<Self>>
     where
         Self: Real;
 
@@ -69,16 +67,12 @@ macro_rules! compiled {
             }
 
             #[inline(never)]
-            fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c> {
-                let element = <$element as syncline_store::Element>::TYPE;
-                let native = [32, 64].map(|bytes| Vectors::new(rule, element, bytes, TOGETHER));
-                // Rows are skewed by two if the update reads corners.
-                let skew = if matches!(code.neighbours(), 5 | 7) { 1 } else { 2 };
-                let strips = [32, 64].map(|bytes| Strips::new(rule, element, bytes, skew));
-                match code.neighbours() {
-                    5 => Box::new(Program::<5>::new(code, native, strips)),
-                    7 => Box::new(Program::<7>::new(code, native, strips)),
-                    _ => Box::new(Program::<9>::new(code, native, strips)),
+            fn described(rule: &Rule) -> Box<dyn Kernel<Self>> {
+                let stencil = rule.touching();
+                match (stencil.corners(), stencil.diagonal()) {
+                    (true, _) => Box::new(RuleUpdate::<9>::new::<Self>(rule)),
+                    (false, true) => Box::new(RuleUpdate::<7>::new::<Self>(rule)),
+                    (false, false) => Box::new(RuleUpdate::<5>::new::<Self>(rule)),
                 }
             }
 

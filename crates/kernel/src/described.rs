@@ -3,26 +3,22 @@
 //! ```text
 //! text --toml--> names, constants, neighbours          file.rs
 //!      --lex, parse--> graph of dependent values       lex.rs parse.rs graph.rs
-//!      --compile--> steps of a small virtual machine   compile.rs
-//!      --program--> executed for 4 vectors at once     steps.rs program.rs
 //! ```
 //!
-//! Where there is machine code for the graph (`rule/native`), it is executed instead of the steps.
+//! The graph becomes a [`Rule`], which has its machine code (`rule/native`), and the steps and the
+//! loops that are executed where there is none (`rule/blocks`, `rule/loops`).
 //!
 //! # Costs
 //! About 2 to 2.5 times those of the same kernel in Rust if the data is in the cache, and 3 times
 //! as steps; less than that in a sweep that waits for memory or disk.
 
-mod compile;
 mod error;
 mod file;
 pub(crate) mod functions;
 pub(crate) mod graph;
 mod lex;
 mod parse;
-mod program;
 pub(crate) mod scalar;
-mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -36,8 +32,6 @@ use crate::Stencil;
 use crate::rule::{Direction, Edge, Rule};
 use error::Fault;
 use file::File;
-pub(crate) use program::Program;
-pub(crate) use steps::Code;
 
 /// The neighbours in the order of their slots: name, row offset and column offset.
 const NEIGHBOURS: [(&str, i64, i64); 8] = [
@@ -171,8 +165,8 @@ pub struct Described {
     fields: Vec<String>,
     coefficients: Vec<String>,
     rule: Rule,
-    /// The steps, if the rule is that of one field, ordered, and without types and edges.
-    code: Option<Code>,
+    /// Whether the rule fits the loops over strips.
+    in_strips: bool,
 }
 
 impl Described {
@@ -219,11 +213,10 @@ impl Described {
 
     /// Returns whether only a sweep over [`Array`](syncline_store::array::Array)s can run the
     /// kernel: it has several fields, types, edges or directions, reads values before the
-    /// iteration, distant neighbours or coefficients at neighbours, has three dimensions, or has
-    /// more than 256 numbers or 55 values that are needed again later.
+    /// iteration, distant neighbours or coefficients at neighbours, or has three dimensions.
     #[must_use]
     pub const fn needs_arrays(&self) -> bool {
-        self.code.is_none()
+        !self.in_strips
     }
 
     /// Returns how many rows (or planes) below a point an iteration reads, at most: after `k`
@@ -274,20 +267,17 @@ impl Described {
         &self.rule
     }
 
-    /// Returns the steps, which a rule that only arrays can hold does not have.
-    pub(crate) fn code(&self) -> crate::Result<&Code> {
+    /// Returns the rule for the loops over strips, which one that only arrays can hold does not fit.
+    pub(crate) fn rule_of_matrices(&self) -> crate::Result<&Rule> {
         let name = || crate::Error::OfArrays { kernel: self.name.clone() };
-        self.code.as_ref().ok_or_else(name)
+        self.in_strips.then_some(&self.rule).ok_or_else(name)
     }
 
     fn understand(text: &str) -> Result<Self, Fault> {
         let file = File::parse(text)?;
         let rule = file.rule(text)?;
-        let code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
-            false => None,
-            true => compile::compile(&rule.graph, rule.roots[0], file.coefficients().len()),
-        };
+        let in_strips = rule.fits_strips();
         let (fields, coefficients) = (file.fields(), file.coefficients());
-        Ok(Described { name: file.into_name(), fields, coefficients, rule, code })
+        Ok(Described { name: file.into_name(), fields, coefficients, rule, in_strips })
     }
 }

@@ -10,7 +10,7 @@
 //! iteration that is not fused or at an edge of the matrix. Per band of the plain loop: one.
 
 use crate::lanes::{Lanes, Real};
-use crate::point::{Neighbours, Update};
+use crate::point::{Neighbours, Slots, Update};
 use crate::strip::Ring;
 use crate::strip::fused::Extent;
 use crate::strip::inner::{self, Inner};
@@ -101,6 +101,8 @@ impl<E: Real, U: Update> Kernel<E> for U {
         let PlainPoints { first, pitch, rows, cols } = points;
         assert_eq!(coefficients.len(), Update::coefficients(self));
         let mut here = vec![E::default(); coefficients.len()];
+        let mut slots = Slots::default();
+        let slots = self.prepare::<E, 1>(&mut slots);
         for j in 0..rows {
             // Not over ranges: see `strip::fused`.
             let (start, mut k) = (first + j * pitch, 0);
@@ -112,9 +114,10 @@ impl<E: Real, U: Update> Kernel<E> for U {
                     here[n] = coefficients[n][j * cols + k];
                     n += 1;
                 }
-                // SAFETY: `here` holds one value for each coefficient of the kernel, and a vector
-                // of one plain number is aligned like it and needs no special instructions.
-                [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()]) };
+                // SAFETY: `here` holds one value for each coefficient of the kernel, a vector of one
+                // plain number is aligned like it and needs no special instructions, and the slots
+                // are those for it.
+                [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()], slots) };
                 k += 1;
             }
         }
@@ -138,7 +141,7 @@ pub trait Dynamic: sealed::Sealed + Send + Sync {
 impl Dynamic for crate::Described {
     #[allow(private_interfaces)]
     fn kernel<E: Real>(&self) -> Result<Box<dyn Kernel<E> + '_>> {
-        Ok(E::described(self.code()?, self.rule()))
+        Ok(E::described(self.rule_of_matrices()?))
     }
 }
 

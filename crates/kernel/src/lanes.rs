@@ -18,8 +18,7 @@
 //!
 //! # How a kernel gets the instructions
 //! A function compiled for AVX-512 is marked `#[target_feature]`. The engine has one such function
-//! per instruction set, in `lanes/dispatch.rs`. The interpreter of steps and the loops of rules
-//! have their own. All functions that these call are `#[inline(always)]` and become part of them.
+//! per instruction set, in `lanes/dispatch.rs`. The loops and the steps of rules have their own. All functions that these call are `#[inline(always)]` and become part of them.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -252,6 +251,12 @@ pub trait Vector: Lane {
     /// Returns, per value, `yes` where the bit is set (bit 0 for the first value) and `no`
     /// elsewhere.
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self;
+
+    /// Returns, per value, `yes` where `self <= other` and `no` elsewhere; `no` if either is NaN.
+    #[inline(always)]
+    fn choose_at_most(self, other: Self, yes: Self, no: Self) -> Self {
+        Self::choose(self.less(other), yes, Self::choose(self.equal(other), yes, no))
+    }
 
     /// Returns a norm raised to the change of values from `old` to `new`, per value: 0 if they are
     /// equal or both NaN; NaN, which is greater than any number, if one of them is.

@@ -200,17 +200,26 @@ pub trait Update: Sync {
     /// Returns the number of coefficients: the same at every call, and a constant where possible.
     fn coefficients(&self) -> usize;
 
+    /// Prepares memory for updates of `R` vectors, which take what this function returns.
+    #[inline(always)]
+    fn prepare<L: Vector, const R: usize>(&self, _: &mut Slots) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
     /// Returns the new values of `R` vectors of points. The coefficients of `at[r]` are stored at
     /// `coefficients[r]`, one vector after another.
     ///
     /// # Safety
     /// * Each `coefficients[r]` must be aligned to the vectors and valid for reads of that number
     ///   of vectors.
+    /// * `slots` must be what [`prepare`](Self::prepare) has returned for `L` and `R`; the memory must
+    ///   not have been prepared for another update since, nor be in use by another thread.
     /// * The processor must have the instructions of `L`.
     unsafe fn update<L: Vector, const R: usize>(
         &self,
         at: [Neighbours<L>; R],
         coefficients: [*const L::Element; R],
+        slots: *mut u8,
     ) -> [L; R];
 
     /// Updates [`TOGETHER`](crate::strip::TOGETHER) strips in [`FUSED`](crate::strip::FUSED)
@@ -227,6 +236,26 @@ pub trait Update: Sync {
         _values: usize,
     ) -> bool {
         false
+    }
+}
+
+/// The memory in which a described update keeps values.
+#[derive(Debug, Default)]
+pub struct Slots(Vec<Line>);
+
+/// As many bytes as the widest vector, aligned like it.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "only its address is used")] [u8; 64]);
+
+impl Slots {
+    /// Returns the address of this number of bytes, aligned to 64.
+    pub(crate) fn of(&mut self, bytes: usize) -> *mut u8 {
+        let lines = bytes.div_ceil(64);
+        if self.0.len() < lines {
+            self.0.resize(lines, Line([0; 64]));
+        }
+        self.0.as_mut_ptr().cast()
     }
 }
 
@@ -257,6 +286,7 @@ impl<K: PointKernel<N>, const N: usize> Update for Typed<'_, K, N> {
         &self,
         at: [Neighbours<L>; R],
         coefficients: [*const L::Element; R],
+        _: *mut u8,
     ) -> [L; R] {
         // Not over ranges: see `strip::fused`.
         let mut new = [L::splat(0.0); R];

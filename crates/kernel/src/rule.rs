@@ -33,11 +33,14 @@
 //! A value that is read beyond an edge is that of the element which the edge names, in the state in
 //! which the element is at that time.
 
+mod blocks;
 mod function;
 mod loops;
 pub(crate) mod native;
+mod operations;
 pub mod plain;
 pub mod program;
+pub(crate) mod update;
 
 use syncline_store::ElementType;
 use syncline_store::array::Half;
@@ -208,6 +211,25 @@ impl Rule {
         (self.dimensions, self.fields) == (2, 1)
             && self.edges == [Edge::Fixed; 3]
             && self.directions == [Direction::default()]
+    }
+
+    /// Returns whether the loops over strips can compute the rule: if it is [plain](Self::is_plain),
+    /// reads its field in the order of the updates at neighbours that touch the point, reads
+    /// coefficients at the point only, and has no types.
+    pub(crate) fn fits_strips(&self) -> bool {
+        let fits = |id| match self.graph.node(id) {
+            Node::Read(Read { old: true, .. })
+            | Node::Cast(..)
+            | Node::Call(..)
+            | Node::Constant(_, Type::Of(_)) => false,
+            Node::Read(Read { array, offset, .. }) => {
+                let reach = i8::from(array == 0);
+                offset.iter().all(|far| (-reach..=reach).contains(far))
+                    && self.graph.value_of(id) == Type::Real
+            }
+            _ => true,
+        };
+        self.is_plain() && self.graph.needed(&self.roots).into_iter().all(fits)
     }
 
     /// Returns all reads, each once.

@@ -288,8 +288,6 @@ pub(crate) fn holds(element: ElementType, value: f64) -> bool {
 struct Known {
     /// The depth of its chain of operations.
     depth: u16,
-    /// The number of slots that it needs.
-    slots: u16,
     value: Type,
 }
 
@@ -357,7 +355,7 @@ impl Graph {
             return Err(Refused::Nodes);
         }
         let id = Id(self.nodes.len() as u16);
-        self.known.push(Known { depth, slots: self.slots(&node), value });
+        self.known.push(Known { depth, value });
         self.nodes.push(node);
         self.ids.insert(node, id);
         Ok(id)
@@ -457,25 +455,5 @@ impl Graph {
             }
         }
         (0..self.len()).filter(|&index| needed[index]).map(|index| Id(index as u16)).collect()
-    }
-
-    /// Returns the number of values that must be kept at once to compute this one, if no values are
-    /// shared (R. Sethi and J. Ullman, "The generation of optimal code for arithmetic expressions",
-    /// JACM 1970).
-    pub(super) fn need(&self, id: Id) -> u16 {
-        self.known[id.index()].slots
-    }
-
-    fn slots(&self, node: &Node) -> u16 {
-        let mut needs: Vec<u16> = node.operands().map(|id| self.need(id)).collect();
-        if needs.is_empty() {
-            return 0;
-        }
-        // The neediest operand comes first; each finished operand keeps one slot while the others
-        // are computed.
-        needs.sort_unstable_by(|a, b| b.cmp(a));
-        let busy =
-            needs.iter().zip(0..).map(|(need, done)| if *need == 0 { 0 } else { need + done });
-        busy.max().unwrap_or(0).max(1)
     }
 }

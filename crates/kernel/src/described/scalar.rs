@@ -71,18 +71,18 @@ macro_rules! by_type {
 
 /// Returns the greatest whole number that is at most the value.
 #[inline(always)]
-pub(super) fn floor<E: Element>(value: E) -> E {
+pub(crate) fn floor<E: Element>(value: E) -> E {
     by_type!(E, |value| value.floored())
 }
 
 /// Returns the result of a function.
 #[inline(always)]
-pub(super) fn function<E: Element>(op: Unary, value: E) -> E {
+pub(crate) fn function<E: Element>(op: Unary, value: E) -> E {
     by_type!(E, |value| value.function(op))
 }
 
 /// Returns the remainder.
 #[inline(always)]
-pub(super) fn remainder<E: Element>(value: E, by: E) -> E {
+pub(crate) fn remainder<E: Element>(value: E, by: E) -> E {
     by_type!(E, |value, by| value.remainder(by))
 }

@@ -82,6 +82,11 @@ macro_rules! scalar {
             }
 
             #[inline(always)]
+            fn choose_at_most(self, other: Self, yes: Self, no: Self) -> Self {
+                if self <= other { yes } else { no }
+            }
+
+            #[inline(always)]
             fn greatest(self) -> f64 {
                 self.into()
             }

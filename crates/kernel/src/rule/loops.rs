@@ -4,20 +4,24 @@
 //! A [`Loop`] computes `n` values from up to four operands of `n` values each. [`find`] returns the
 //! loop of an operation for a type and for the vectors of the machine. All loops round each
 //! operation by itself, so the results have the same bits whatever the vectors are; NaNs are the
-//! exception, as in [`Lane`](crate::Lane).
+//! exception, as in [`Lane`](crate::Lane). This file has the loops of whole numbers, of comparisons
+//! and of conversions; those of real numbers are made of the functions in
+//! [`operations`](super::operations).
 //!
 //! # Costs
 //! Each value is loaded from, and stored to, the first-level cache: a loop with two operands takes
 //! about one cycle for each 64 bytes with AVX-512. The compiler makes the vectors, from loops
 //! without branches; each loop is compiled for every set of instructions.
 
+use std::marker::PhantomData;
+
 use syncline_store::ElementType;
 use syncline_store::array::{Half, Number};
 
 use super::Overflow;
+use super::operations::{Computed, Form, Op, real as computed};
 use crate::described::graph::{Binary, Comparison, Unary};
-use crate::described::scalar::Real;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Real};
 
 /// Computes `n` values at `to` from the operands.
 ///
@@ -60,50 +64,8 @@ impl Instructions {
     }
 }
 
-/// An operation of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Unary(Unary),
-    Binary(Binary),
-    /// `((a + b) + c) + d`.
-    Sum4,
-    /// The first operation on a and b, then the second on the result and c. Real numbers only.
-    Pair(Arithmetic, Then),
-    /// The third if the comparison of the first two holds, and the fourth otherwise; all of one
-    /// type.
-    Select(Comparison),
-    /// 1 where the comparison holds, and 0 elsewhere: bytes.
-    Compare(Comparison),
-    /// The second where the first, bytes, is not 0, and the third elsewhere.
-    Choose,
-    /// The value converted from this type.
-    Cast(ElementType),
-    Copy,
-}
-
-/// The first operation of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arithmetic {
-    Add,
-    Sub,
-    Mul,
-}
-
-/// The second operation of a pair, whose first result is `x`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// `x + c`.
-    Add,
-    /// `x - c`.
-    Less,
-    /// `c - x`.
-    From,
-    /// `x * c`.
-    Times,
-}
-
-/// The operations on one value. The second letter of a name is the overflow.
-trait Value: Number {
+/// The operations on a whole number.
+trait Value: Number + Ord {
     fn add(self, y: Self, saturating: bool) -> Self;
     fn sub(self, y: Self, saturating: bool) -> Self;
     fn mul(self, y: Self, saturating: bool) -> Self;
@@ -111,37 +73,12 @@ trait Value: Number {
     fn neg(self, saturating: bool) -> Self;
     fn abs(self, saturating: bool) -> Self;
     fn rem(self, y: Self) -> Self;
-    fn sqrt(self) -> Self;
-    fn less(self, y: Self) -> bool;
-    fn at_most(self, y: Self) -> bool;
 }
 
-macro_rules! reals {
-    ($($real:ty),*) => {$(
-        impl Value for $real {
-            #[inline(always)]
-            fn add(self, y: Self, _: bool) -> Self { self + y }
-            #[inline(always)]
-            fn sub(self, y: Self, _: bool) -> Self { self - y }
-            #[inline(always)]
-            fn mul(self, y: Self, _: bool) -> Self { self * y }
-            #[inline(always)]
-            fn div(self, y: Self, _: bool) -> Self { self / y }
-            #[inline(always)]
-            fn neg(self, _: bool) -> Self { -self }
-            #[inline(always)]
-            fn abs(self, _: bool) -> Self { self.abs() }
-            #[inline(always)]
-            fn rem(self, y: Self) -> Self { self.remainder(y) }
-            #[inline(always)]
-            fn sqrt(self) -> Self { self.sqrt() }
-            #[inline(always)]
-            fn less(self, y: Self) -> bool { self < y }
-            #[inline(always)]
-            fn at_most(self, y: Self) -> bool { self <= y }
-        }
-    )*};
-}
+/// Numbers that can be compared.
+trait Compared: Number + PartialOrd {}
+
+impl<T: Number + PartialOrd> Compared for T {}
 
 macro_rules! wholes {
     ($($whole:ty: |$n:ident, $saturating:ident| $neg:expr, $abs:expr;)*) => {$(
@@ -181,17 +118,10 @@ macro_rules! wholes {
                 #[allow(unused_comparisons)]
                 if rest != 0 && (rest < 0) != (y < 0) { rest.wrapping_add(y) } else { rest }
             }
-            #[inline(always)]
-            fn sqrt(self) -> Self { self }
-            #[inline(always)]
-            fn less(self, y: Self) -> bool { self < y }
-            #[inline(always)]
-            fn at_most(self, y: Self) -> bool { self <= y }
         }
     )*};
 }
 
-reals!(f64, f32);
 wholes! {
     u8: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
     u16: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
@@ -350,37 +280,19 @@ loops! {
     sub<T: Value, C: Choice; T>(a: T, b: T) = a.sub(b, C::SATURATING);
     mul<T: Value, C: Choice; T>(a: T, b: T) = a.mul(b, C::SATURATING);
     div<T: Value, C: Choice; T>(a: T, b: T) = a.div(b, C::SATURATING);
-    min<T: Value; T>(a: T, b: T) = if a.less(b) { a } else { b };
-    max<T: Value; T>(a: T, b: T) = if b.less(a) { a } else { b };
+    min<T: Value; T>(a: T, b: T) = if a < b { a } else { b };
+    max<T: Value; T>(a: T, b: T) = if b < a { a } else { b };
     neg<T: Value, C: Choice; T>(a: T) = a.neg(C::SATURATING);
     abs<T: Value, C: Choice; T>(a: T) = a.abs(C::SATURATING);
-    sqrt<T: Value; T>(a: T) = a.sqrt();
     rem<T: Value; T>(a: T, b: T) = a.rem(b);
-    floor<T: Real; T>(a: T) = a.floored();
-    exp<T: Real; T>(a: T) = a.function(Unary::Exp);
-    log<T: Real; T>(a: T) = a.function(Unary::Log);
-    sin<T: Real; T>(a: T) = a.function(Unary::Sin);
-    cos<T: Real; T>(a: T) = a.function(Unary::Cos);
     sum4<T: Value, C: Choice; T>(a: T, b: T, c: T, d: T) =
         a.add(b, C::SATURATING).add(c, C::SATURATING).add(d, C::SATURATING);
-    add_add<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).add(c, false);
-    add_less<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).sub(c, false);
-    add_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.add(b, false), false);
-    add_times<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).mul(c, false);
-    sub_add<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).add(c, false);
-    sub_less<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).sub(c, false);
-    sub_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.sub(b, false), false);
-    sub_times<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).mul(c, false);
-    mul_add<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).add(c, false);
-    mul_less<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).sub(c, false);
-    mul_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.mul(b, false), false);
-    mul_times<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).mul(c, false);
-    select_less<T: Value; T>(a: T, b: T, c: T, d: T) = if a.less(b) { c } else { d };
-    select_at_most<T: Value; T>(a: T, b: T, c: T, d: T) = if a.at_most(b) { c } else { d };
+    select_less<T: Value; T>(a: T, b: T, c: T, d: T) = if a < b { c } else { d };
+    select_at_most<T: Value; T>(a: T, b: T, c: T, d: T) = if a <= b { c } else { d };
     select_equal<T: Value; T>(a: T, b: T, c: T, d: T) = if a == b { c } else { d };
-    compare_less<T: Value; u8>(a: T, b: T) = u8::from(a.less(b));
-    compare_at_most<T: Value; u8>(a: T, b: T) = u8::from(a.at_most(b));
-    compare_equal<T: Value; u8>(a: T, b: T) = u8::from(a == b);
+    compare_less<T: Compared; u8>(a: T, b: T) = u8::from(a < b);
+    compare_at_most<T: Compared; u8>(a: T, b: T) = u8::from(a <= b);
+    compare_equal<T: Compared; u8>(a: T, b: T) = u8::from(a == b);
     choose<T: Number; T>(a: u8, b: T, c: T) = if a == 0 { c } else { b };
     copy<T: Number; T>(a: T) = a;
     cast<T: Converted<F>, F: Number, C: Choice; T>(a: F) = T::converted(a, C::SATURATING);
@@ -396,10 +308,10 @@ pub(super) fn find(
 ) -> Loop {
     match element {
         ElementType::Float64 => {
-            real::<f64>(op, instructions).or(cast_to::<f64>(op, overflow, instructions))
+            real::<f64>(op, instructions).or_else(|| cast_to::<f64>(op, overflow, instructions))
         }
         ElementType::Float32 => {
-            real::<f32>(op, instructions).or(cast_to::<f32>(op, overflow, instructions))
+            real::<f32>(op, instructions).or_else(|| cast_to::<f32>(op, overflow, instructions))
         }
         ElementType::Uint8 => whole::<u8>(op, overflow, instructions),
         ElementType::Int16 => whole::<i16>(op, overflow, instructions),
@@ -469,26 +381,19 @@ fn cast_to<T: Convertible>(op: Op, overflow: Overflow, instructions: Instruction
     }
 }
 
-/// The loops that every type has, and that do not depend on the overflow.
-fn any<T: Convertible + Value>(op: Op, i: Instructions) -> Option<Loop> {
+/// The loops that every type has but float16.
+fn any<T: Compared>(op: Op, i: Instructions) -> Option<Loop> {
     Some(match op {
-        Op::Binary(Binary::Rem) => rem::<T>(i),
-        Op::Binary(Binary::Min) => min::<T>(i),
-        Op::Binary(Binary::Max) => max::<T>(i),
-        Op::Select(Comparison::Less) => select_less::<T>(i),
-        Op::Select(Comparison::AtMost) => select_at_most::<T>(i),
-        Op::Select(Comparison::Equal) => select_equal::<T>(i),
         Op::Compare(Comparison::Less) => compare_less::<T>(i),
         Op::Compare(Comparison::AtMost) => compare_at_most::<T>(i),
         Op::Compare(Comparison::Equal) => compare_equal::<T>(i),
         Op::Choose => choose::<T>(i),
-        Op::Copy => copy::<T>(i),
         _ => return None,
     })
 }
 
-/// The loops whose result depends on the overflow.
-fn arithmetic<T: Convertible + Value, C: Choice>(op: Op, i: Instructions) -> Option<Loop> {
+/// The loops of whole numbers; the result of some depends on the overflow.
+fn arithmetic<T: Value, C: Choice>(op: Op, i: Instructions) -> Option<Loop> {
     Some(match op {
         Op::Unary(Unary::Neg) => neg::<T, C>(i),
         Op::Unary(Unary::Abs) => abs::<T, C>(i),
@@ -496,7 +401,14 @@ fn arithmetic<T: Convertible + Value, C: Choice>(op: Op, i: Instructions) -> Opt
         Op::Binary(Binary::Sub) => sub::<T, C>(i),
         Op::Binary(Binary::Mul) => mul::<T, C>(i),
         Op::Binary(Binary::Div) => div::<T, C>(i),
+        Op::Binary(Binary::Rem) => rem::<T>(i),
+        Op::Binary(Binary::Min) => min::<T>(i),
+        Op::Binary(Binary::Max) => max::<T>(i),
         Op::Sum4 => sum4::<T, C>(i),
+        Op::Select(Comparison::Less) => select_less::<T>(i),
+        Op::Select(Comparison::AtMost) => select_at_most::<T>(i),
+        Op::Select(Comparison::Equal) => select_equal::<T>(i),
+        Op::Copy => copy::<T>(i),
         _ => return None,
     })
 }
@@ -509,27 +421,76 @@ fn whole<T: Convertible + Value>(op: Op, overflow: Overflow, i: Instructions) ->
     arithmetic.or_else(|| any::<T>(op, i)).or_else(|| cast_to::<T>(op, overflow, i))
 }
 
-fn real<T: Convertible + Value + Real>(op: Op, i: Instructions) -> Option<Loop> {
-    use Arithmetic::{Add, Mul, Sub};
-    Some(match op {
-        Op::Unary(Unary::Sqrt) => sqrt::<T>(i),
-        Op::Unary(Unary::Floor) => floor::<T>(i),
-        Op::Unary(Unary::Exp) => exp::<T>(i),
-        Op::Unary(Unary::Log) => log::<T>(i),
-        Op::Unary(Unary::Sin) => sin::<T>(i),
-        Op::Unary(Unary::Cos) => cos::<T>(i),
-        Op::Pair(Add, Then::Add) => add_add::<T>(i),
-        Op::Pair(Add, Then::Less) => add_less::<T>(i),
-        Op::Pair(Add, Then::From) => add_from::<T>(i),
-        Op::Pair(Add, Then::Times) => add_times::<T>(i),
-        Op::Pair(Sub, Then::Add) => sub_add::<T>(i),
-        Op::Pair(Sub, Then::Less) => sub_less::<T>(i),
-        Op::Pair(Sub, Then::From) => sub_from::<T>(i),
-        Op::Pair(Sub, Then::Times) => sub_times::<T>(i),
-        Op::Pair(Mul, Then::Add) => mul_add::<T>(i),
-        Op::Pair(Mul, Then::Less) => mul_less::<T>(i),
-        Op::Pair(Mul, Then::From) => mul_from::<T>(i),
-        Op::Pair(Mul, Then::Times) => mul_times::<T>(i),
-        other => return arithmetic::<T, Wrapping>(other, i).or_else(|| any::<T>(other, i)),
-    })
+fn real<T: Real + Compared>(op: Op, instructions: Instructions) -> Option<Loop> {
+    let runs = Runs::<T> { instructions, of: PhantomData };
+    computed(op, &runs).or_else(|| any::<T>(op, instructions))
+}
+
+/// Loops over runs of real numbers.
+struct Runs<T> {
+    instructions: Instructions,
+    of: PhantomData<T>,
+}
+
+impl<T: Real> Form for Runs<T> {
+    type Code = Loop;
+
+    fn of<O: Computed<N>, const N: usize>(&self) -> Loop {
+        match self.instructions {
+            Instructions::Every => every::<T, O, N>,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => avx2::<T, O, N>,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => avx512::<T, O, N>,
+        }
+    }
+}
+
+/// # Safety
+/// The conditions of [`Loop`] must hold, but for the instructions.
+#[inline(always)]
+unsafe fn every<T: Real, O: Computed<N>, const N: usize>(
+    to: *mut u8,
+    from: [*const u8; 4],
+    n: usize,
+) {
+    let to = to.cast::<T>();
+    for i in 0..n {
+        let mut values = [T::default(); N];
+        let mut k = 0;
+        // SAFETY: the caller guarantees that all operands and the results have `n` values.
+        unsafe {
+            while k < N {
+                values[k] = from[k].cast::<T>().add(i).read_unaligned();
+                k += 1;
+            }
+            to.add(i).write_unaligned(O::of(values));
+        }
+    }
+}
+
+/// # Safety
+/// The conditions of [`Loop`] must hold.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2<T: Real, O: Computed<N>, const N: usize>(
+    to: *mut u8,
+    from: [*const u8; 4],
+    n: usize,
+) {
+    // SAFETY: the conditions are those of this function.
+    unsafe { every::<T, O, N>(to, from, n) }
+}
+
+/// # Safety
+/// The conditions of [`Loop`] must hold.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn avx512<T: Real, O: Computed<N>, const N: usize>(
+    to: *mut u8,
+    from: [*const u8; 4],
+    n: usize,
+) {
+    // SAFETY: the conditions are those of this function.
+    unsafe { every::<T, O, N>(to, from, n) }
 }

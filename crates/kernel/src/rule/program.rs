@@ -33,8 +33,9 @@ use syncline_store::array::Half;
 use syncline_store::direct_io::IoBuffer;
 use syncline_store::{ElementType, Result};
 
-use super::loops::{Arithmetic, Instructions, Loop, Op, Then, find};
+use super::loops::{Instructions, Loop, find};
 use super::native::Native;
+use super::operations::{Arithmetic, Op, Then};
 use super::{Function, Rule};
 use crate::described::graph::{ARGUMENTS, Binary, Id, Node, Read, Type};
 use crate::lanes::Lanes;
@@ -109,40 +110,18 @@ impl Program {
         in_place: bool,
         native: bool,
     ) -> Self {
-        let nodes = rule.graph.needed(&rule.roots);
-        let element = |id: Id| match rule.graph.value_of(id) {
-            Type::Of(element) => element,
-            Type::Real | Type::Literal => real,
-        };
-        let mut uses = vec![0_u32; rule.graph.len()];
-        for id in &nodes {
-            rule.graph.node(*id).operands().for_each(|operand| uses[operand.index()] += 1);
-        }
-        rule.roots.iter().for_each(|root| uses[root.index()] += 1);
-        let mut compiler = Compiler {
-            rule,
-            element: &element,
-            uses,
-            parts: HashMap::new(),
-            places: HashMap::new(),
-            reads: Vec::new(),
-            numbers: Vec::new(),
-            operations: Vec::new(),
-        };
-        compiler.sources(&nodes);
-        if let Some(native) = native.then(|| compiler.native(&nodes, lanes)).flatten() {
+        let compiler = Compiler::new(rule, real);
+        if let Some(native) = native.then(|| compiler.native(lanes)).flatten() {
             return Program {
                 native: Some(native),
                 operations: Vec::new(),
                 buffers: compiler.reads.len(),
+                outputs: compiler.outputs(),
                 reads: compiler.reads,
                 numbers: Vec::new(),
-                outputs: rule.roots.iter().map(|id| element(*id)).collect(),
                 functions: Vec::new(),
             };
         }
-        compiler.fuse(&nodes);
-        compiler.emit(&nodes);
         compiler.finish(lanes, in_place)
     }
 
@@ -178,9 +157,74 @@ enum Value {
     Kept(usize),
 }
 
+/// An operation and the buffers of its values; from [`OUTPUT`] on, an output.
+struct Placed {
+    op: Drafted,
+    element: ElementType,
+    to: u16,
+    from: Vec<u16>,
+}
+
+/// The operations of a rule, and the buffers that they need, before code is chosen for them.
+pub(super) struct Operations {
+    all: Vec<Placed>,
+    reads: Vec<(Read, ElementType)>,
+    numbers: Vec<(f64, ElementType)>,
+    buffers: usize,
+}
+
+/// What a buffer holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Buffer {
+    Read(Read),
+    /// A number, by its index.
+    Number(usize),
+    /// A temporary value, by its index.
+    Temporary(usize),
+    Output,
+}
+
+impl Operations {
+    /// Returns the operations of a rule without functions.
+    pub(super) fn new(rule: &Rule, real: ElementType) -> Self {
+        Compiler::new(rule, real).placed(false)
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
+        self.numbers.iter().map(|(value, _)| *value)
+    }
+
+    /// Returns the number of temporary values that are needed at once.
+    pub(super) fn temporaries(&self) -> usize {
+        self.buffers - self.reads.len() - self.numbers.len()
+    }
+
+    /// Returns the operations with their results and operands.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Op, Buffer, Vec<Buffer>)> {
+        self.all.iter().map(|Placed { op, to, from, .. }| {
+            let Drafted::Op(op) = *op else { unreachable!("strips call no functions") };
+            (op, self.buffer(*to), from.iter().map(|place| self.buffer(*place)).collect())
+        })
+    }
+
+    fn buffer(&self, place: u16) -> Buffer {
+        let (reads, numbers) = (self.reads.len(), self.numbers.len());
+        match place {
+            OUTPUT.. => Buffer::Output,
+            place => match (place as usize).checked_sub(reads) {
+                None => Buffer::Read(self.reads[place as usize].0),
+                Some(number) if number < numbers => Buffer::Number(number),
+                Some(other) => Buffer::Temporary(other - numbers),
+            },
+        }
+    }
+}
+
 struct Compiler<'r> {
     rule: &'r Rule,
-    element: &'r dyn Fn(Id) -> ElementType,
+    /// The type of values without a type of their own.
+    real: ElementType,
+    nodes: Vec<Id>,
     uses: Vec<u32>,
     /// The operations that compute several nodes at once, by the last one.
     parts: HashMap<Id, (Op, Vec<Id>)>,
@@ -191,20 +235,55 @@ struct Compiler<'r> {
     operations: Vec<Draft>,
 }
 
-impl Compiler<'_> {
+impl<'r> Compiler<'r> {
+    fn new(rule: &'r Rule, real: ElementType) -> Self {
+        let nodes = rule.graph.needed(&rule.roots);
+        let mut uses = vec![0_u32; rule.graph.len()];
+        for id in &nodes {
+            rule.graph.node(*id).operands().for_each(|operand| uses[operand.index()] += 1);
+        }
+        rule.roots.iter().for_each(|root| uses[root.index()] += 1);
+        let mut compiler = Compiler {
+            rule,
+            real,
+            nodes,
+            uses,
+            parts: HashMap::new(),
+            places: HashMap::new(),
+            reads: Vec::new(),
+            numbers: Vec::new(),
+            operations: Vec::new(),
+        };
+        compiler.sources();
+        compiler
+    }
+
+    /// Returns the type of a value.
+    fn element(&self, id: Id) -> ElementType {
+        match self.rule.graph.value_of(id) {
+            Type::Of(element) => element,
+            Type::Real | Type::Literal => self.real,
+        }
+    }
+
+    /// Returns the types of the outputs.
+    fn outputs(&self) -> Vec<ElementType> {
+        self.rule.roots.iter().map(|id| self.element(*id)).collect()
+    }
+
     /// Returns machine code, if all values have one type and there is code for them.
-    fn native(&self, nodes: &[Id], lanes: Lanes) -> Option<Native> {
-        let one = (self.element)(*nodes.first()?);
+    fn native(&self, lanes: Lanes) -> Option<Native> {
+        let one = self.element(*self.nodes.first()?);
         let reads: Vec<Read> = self.reads.iter().map(|(read, _)| *read).collect();
-        let same = nodes.iter().all(|id| (self.element)(*id) == one);
+        let same = self.nodes.iter().all(|id| self.element(*id) == one);
         same.then(|| Native::new(self.rule, &reads, one, Instructions::of(lanes)))?
     }
 
     /// Decides which nodes are computed together with the one that uses them.
-    fn fuse(&mut self, nodes: &[Id]) {
+    fn fuse(&mut self) {
         let mut folded = vec![false; self.rule.graph.len()];
         let graph = &self.rule.graph;
-        for &id in nodes.iter().rev() {
+        for &id in self.nodes.iter().rev() {
             if folded[id.index()] {
                 continue;
             }
@@ -214,16 +293,34 @@ impl Compiler<'_> {
                 Node::Binary(Binary::Add, x, y) => Some((x, y)),
                 _ => None,
             };
+            let product = |id: Id| match graph.node(id) {
+                Node::Binary(Binary::Mul, x, y) if single(id) && self.element(id).is_real() => {
+                    Some((x, y))
+                }
+                _ => None,
+            };
+            if op == Binary::Add
+                && let (Some((a, b)), Some((c, d))) = (product(x), product(y))
+            {
+                folded[x.index()] = true;
+                folded[y.index()] = true;
+                self.parts.insert(id, (Op::Products, vec![a, b, c, d]));
+                continue;
+            }
+            // A sum of products is shorter as one of them after the other.
+            let few =
+                |summands: &[Id]| summands.iter().filter(|id| product(**id).is_some()).count() < 2;
             if op == Binary::Add
                 && let Some((left, c)) = sum(x).filter(|_| single(x))
                 && let Some((a, b)) = sum(left).filter(|_| single(left))
+                && few(&[a, b, c, y])
             {
                 folded[x.index()] = true;
                 folded[left.index()] = true;
                 self.parts.insert(id, (Op::Sum4, vec![a, b, c, y]));
                 continue;
             }
-            if !(self.element)(id).is_real() {
+            if !self.element(id).is_real() {
                 continue;
             }
             let first = |id: Id| match graph.node(id) {
@@ -253,57 +350,58 @@ impl Compiler<'_> {
         }
         let is_folded = |id: &Id| folded[id.index()];
         // A folded node has no operation of its own.
-        for id in nodes.iter().filter(|id| is_folded(id)) {
+        for id in self.nodes.iter().filter(|id| is_folded(id)) {
             self.parts.insert(*id, (Op::Copy, Vec::new()));
         }
     }
 
     /// Numbers the reads, then the constants.
-    fn sources(&mut self, nodes: &[Id]) {
-        for &id in nodes {
+    fn sources(&mut self) {
+        for &id in &self.nodes {
             if let Node::Read(read) = self.rule.graph.node(id) {
                 self.places.insert(id, self.reads.len() as u16);
-                self.reads.push((read, (self.element)(id)));
+                self.reads.push((read, self.element(id)));
             }
         }
-        for &id in nodes {
+        for &id in &self.nodes {
             if let Node::Constant(bits, _) = self.rule.graph.node(id) {
                 self.places.insert(id, (self.reads.len() + self.numbers.len()) as u16);
-                self.numbers.push((f64::from_bits(bits), (self.element)(id)));
+                self.numbers.push((f64::from_bits(bits), self.element(id)));
             }
         }
     }
 
-    fn emit(&mut self, nodes: &[Id]) {
-        for &id in nodes {
-            let element = (self.element)(id);
+    fn emit(&mut self) {
+        for id in std::mem::take(&mut self.nodes) {
+            let element = self.element(id);
             let to = Value::Node(id);
-            let mut push = |op, element, to, from: &[Value]| {
-                let from = from.to_vec();
-                self.operations.push(Draft { op: Drafted::Op(op), element, to, from });
-            };
             let node = Value::Node;
-            if let Some((op, operands)) = self.parts.get(&id) {
+            if let Some((op, operands)) = self.parts.remove(&id) {
                 if !operands.is_empty() {
                     let from: Vec<Value> = operands.iter().map(|id| node(*id)).collect();
-                    push(*op, element, to, &from);
+                    self.push(op, element, to, &from);
                 }
                 continue;
             }
             match self.rule.graph.node(id) {
                 Node::Read(_) | Node::Constant(..) => {}
-                Node::Unary(op, x) => push(Op::Unary(op), element, to, &[node(x)]),
-                Node::Binary(op, x, y) => push(Op::Binary(op), element, to, &[node(x), node(y)]),
-                Node::Cast(_, x) => push(Op::Cast((self.element)(x)), element, to, &[node(x)]),
+                Node::Unary(op, x) => self.push(Op::Unary(op), element, to, &[node(x)]),
+                Node::Binary(op, x, y) => {
+                    self.push(Op::Binary(op), element, to, &[node(x), node(y)])
+                }
+                Node::Cast(_, x) => {
+                    let from = self.element(x);
+                    self.push(Op::Cast(from), element, to, &[node(x)]);
+                }
                 Node::Select(comparison, [p, q, x, y]) => {
-                    let compared = (self.element)(p);
+                    let compared = self.element(p);
                     if compared == element {
                         let from = [node(p), node(q), node(x), node(y)];
-                        push(Op::Select(comparison), element, to, &from);
+                        self.push(Op::Select(comparison), element, to, &from);
                     } else {
                         let mask = Value::Mask(id);
-                        push(Op::Compare(comparison), compared, mask, &[node(p), node(q)]);
-                        push(Op::Choose, element, to, &[mask, node(x), node(y)]);
+                        self.push(Op::Compare(comparison), compared, mask, &[node(p), node(q)]);
+                        self.push(Op::Choose, element, to, &[mask, node(x), node(y)]);
                     }
                 }
                 Node::Call(function, arguments) => {
@@ -315,10 +413,16 @@ impl Compiler<'_> {
         }
     }
 
+    fn push(&mut self, op: Op, element: ElementType, to: Value, from: &[Value]) {
+        let from = from.to_vec();
+        self.operations.push(Draft { op: Drafted::Op(op), element, to, from });
+    }
+
     /// Assigns buffers, and appends the copies to the outputs.
-    fn finish(mut self, lanes: Lanes, in_place: bool) -> Program {
-        let outputs: Vec<ElementType> =
-            self.rule.roots.iter().map(|id| (self.element)(*id)).collect();
+    fn placed(mut self, in_place: bool) -> Operations {
+        self.fuse();
+        self.emit();
+        let outputs = self.outputs();
         // A read may lead to the place of an output before: its value is taken first.
         let is_kept = |field: usize, root: Id| {
             in_place && field > 0 && matches!(self.rule.graph.node(root), Node::Read(_))
@@ -361,7 +465,6 @@ impl Compiler<'_> {
         let (mut free, mut next) = (Vec::new(), first);
         let mut places: HashMap<Value, u16> =
             self.places.iter().map(|(id, place)| (Value::Node(*id), *place)).collect();
-        let instructions = Instructions::of(lanes);
         let mut operations = Vec::new();
         for (at, draft) in self.operations.iter().enumerate() {
             let from: Vec<u16> = draft.from.iter().map(|value| places[value]).collect();
@@ -377,14 +480,7 @@ impl Compiler<'_> {
                     place
                 }
             };
-            let run = match draft.op {
-                Drafted::Op(op) => {
-                    let run = find(op, draft.element, self.rule.overflow, instructions);
-                    Run::Loop(run, std::array::from_fn(|i| from.get(i).copied().unwrap_or(0)))
-                }
-                Drafted::Call(function) => Run::Call(function, from),
-            };
-            operations.push(Operation { run, to });
+            operations.push(Placed { op: draft.op, element: draft.element, to, from });
             let mut ended: Vec<u16> = draft
                 .from
                 .iter()
@@ -396,14 +492,36 @@ impl Compiler<'_> {
             ended.dedup();
             free.extend(ended);
         }
-        Program {
-            native: None,
-            operations,
+        Operations {
+            all: operations,
             reads: self.reads,
             numbers: self.numbers,
-            buffers: next as usize,
+            buffers: next.into(),
+        }
+    }
+
+    fn finish(self, lanes: Lanes, in_place: bool) -> Program {
+        let (rule, outputs) = (self.rule, self.outputs());
+        let Operations { all, reads, numbers, buffers } = self.placed(in_place);
+        let instructions = Instructions::of(lanes);
+        let operation = |Placed { op, element, to, from }| {
+            let run = match op {
+                Drafted::Op(op) => {
+                    let run = find(op, element, rule.overflow, instructions);
+                    Run::Loop(run, std::array::from_fn(|i| from.get(i).copied().unwrap_or(0)))
+                }
+                Drafted::Call(function) => Run::Call(function, from),
+            };
+            Operation { run, to }
+        };
+        Program {
+            native: None,
+            operations: all.into_iter().map(operation).collect(),
+            reads,
+            numbers,
+            buffers,
             outputs,
-            functions: self.rule.functions.clone(),
+            functions: rule.functions.clone(),
         }
     }
 }

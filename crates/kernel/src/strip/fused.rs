@@ -55,6 +55,7 @@ pub struct Extent {
 ///   more than the coefficients of `U`.
 /// * No other thread may access the records that are updated, nor write the records around them
 ///   (one strip and `lag` positions on each side).
+/// * `slots` must be those of [`Update::update`].
 /// * All strips must be in the ring, and all rows and columns that are updated must be interior.
 /// * The processor must have the instructions of `L`.
 #[inline(always)]
@@ -62,6 +63,7 @@ pub unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: bool>(
     kernel: &U,
     ring: &Ring<L::Element>,
     extent: Extent,
+    slots: *mut u8,
     norm: &mut L,
 ) {
     let g = &ring.geometry;
@@ -79,8 +81,8 @@ pub unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: bool>(
     if T == FUSED && !NORM && end > 0 && unsafe { kernel.run_strips::<L>(strips, end as usize) } {
         return;
     }
-    let mut state =
-        State { strips, offset: 0, record, norm: *norm, west: [[L::splat(0.0); TOGETHER]; FUSED] };
+    let west = [[L::splat(0.0); TOGETHER]; FUSED];
+    let mut state = State { strips, offset: 0, record, norm: *norm, west, slots };
     // SAFETY: the conditions of `enter` and `step` are those of this function.
     unsafe {
         state.enter::<U, T, 0>();
@@ -121,6 +123,8 @@ struct State<L: Vector> {
     /// The vectors that each iteration computed last in each strip.
     west: [[L; TOGETHER]; FUSED],
     norm: L,
+    /// The memory of the updates.
+    slots: *mut u8,
 }
 
 const fn skew<U: Update>() -> isize {
@@ -220,7 +224,7 @@ impl<L: Vector> State<L> {
                 coefficients[r] = centre.wrapping_add(L::WIDTH).cast_const();
                 r += 1;
             }
-            let new = kernel.update::<L, TOGETHER>(at, coefficients);
+            let new = kernel.update::<L, TOGETHER>(at, coefficients, self.slots);
             // Of this position alone, so that those of several are computed at once.
             let mut norm = zero;
             r = 0;

@@ -10,7 +10,7 @@ use crate::point::Update;
 
 use super::fused::{Extent, fused};
 use super::masked::{Dummy, masked};
-use super::{FUSED, Ring};
+use super::{FUSED, Ring, TOGETHER};
 
 /// An innermost loop. Each is compiled for each kernel and each kind of lanes. To limit the size of
 /// that code, [`fused`] exists only with four iterations or with changes.
@@ -64,10 +64,14 @@ impl<E: Real, U: Update> Work<E> for Strips<'_, E, U> {
         unsafe {
             match inner {
                 Inner::Fused => {
-                    fused::<L, U, FUSED, false>(kernel, ring, extent, &mut change);
+                    let slots = kernel.prepare::<L, TOGETHER>(&mut dummy.slots);
+                    fused::<L, U, FUSED, false>(kernel, ring, extent, slots, &mut change);
                     return;
                 }
-                Inner::Single => fused::<L, U, 1, true>(kernel, ring, extent, &mut change),
+                Inner::Single => {
+                    let slots = kernel.prepare::<L, TOGETHER>(&mut dummy.slots);
+                    fused::<L, U, 1, true>(kernel, ring, extent, slots, &mut change);
+                }
                 Inner::Masked => masked::<L, U>(kernel, ring, dummy, extent, &mut change),
             }
         }

@@ -7,23 +7,26 @@
 //! Its loops are written like those of [`fused`](super::fused).
 
 use crate::lanes::Vector;
-use crate::point::{Neighbours, Update};
+use crate::point::{Neighbours, Slots, Update};
 
 use super::fused::Extent;
 use super::{Geometry, Ring, TOGETHER};
 
 /// A substitute for a strip that is not in the ring. Its values are zeros, and only zeros are
-/// written to it.
+/// written to it. With it goes the memory in which updates keep values.
 #[derive(Debug)]
 pub struct Dummy<E> {
     values: Vec<E>,
     positions: usize,
+    /// The memory of the updates.
+    pub(super) slots: Slots,
 }
 
 impl<E: syncline_store::Element> Dummy<E> {
     /// Creates a dummy that is large enough for calls of `positions` positions.
     pub fn new(geometry: &Geometry, positions: usize) -> Self {
-        Dummy { values: vec![E::default(); Self::values(geometry, positions)], positions }
+        let values = vec![E::default(); Self::values(geometry, positions)];
+        Dummy { values, positions, slots: Slots::default() }
     }
 
     /// Returns whether the dummy is large enough for calls of `positions` positions.
@@ -68,6 +71,7 @@ pub unsafe fn masked<L: Vector, U: Update>(
         return;
     }
     debug_assert!(to - from <= dummy.positions as isize);
+    let slots = kernel.prepare::<L, TOGETHER>(&mut dummy.slots);
     let nothing = dummy.values.as_mut_ptr();
     let nothing =
         nothing.wrapping_add(nothing.align_offset(64)).wrapping_add((g.lag() + 1) * record);
@@ -123,7 +127,7 @@ pub unsafe fn masked<L: Vector, U: Update>(
                 coefficients[r] = place(i, 0).wrapping_add(L::WIDTH).cast_const();
                 r += 1;
             }
-            let new = kernel.update::<L, TOGETHER>(at, coefficients);
+            let new = kernel.update::<L, TOGETHER>(at, coefficients, slots);
             r = 0;
             while r < TOGETHER {
                 let bits = rows[r]

@@ -8,12 +8,11 @@ use proptest::sample::select;
 use syncline_testkit::property;
 
 use super::super::Described;
-use super::super::program::Program;
 use crate::Neighbours;
-use crate::lanes::{Engine, Lanes, Vector};
-use crate::point::Update;
-use crate::rule::native::Vectors;
-use syncline_store::{Element, ElementType};
+use crate::lanes::{Engine, Lanes, Real, Vector};
+use crate::point::{Slots, Update};
+use crate::rule::update::RuleUpdate;
+use syncline_store::Element;
 
 /// The names of the inputs, in the order of the values given to a walk: the point, its neighbours,
 /// the coefficients.
@@ -178,7 +177,7 @@ walk!(walk_f32, f32);
 /// Runs the code for `R` vectors; `values[i]` holds the values of input `i` for one vector after
 /// another.
 #[inline(always)]
-fn execute<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+fn execute<L: Vector>(program: &RuleUpdate<9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
     #[repr(align(64))]
     struct Aligned<E>([E; 16]);
     let load = |i: usize, r: usize| {
@@ -224,9 +223,11 @@ fn execute<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> V
     }
     let pointers: [*const L::Element; R] =
         std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
-    // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; `execute` is called
-    // only where the processor has the instructions of `L`.
-    let new = unsafe { program.update::<L, R>(at, pointers) };
+    let mut slots = Slots::default();
+    let slots = program.prepare::<L, R>(&mut slots);
+    // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; the slots are those for
+    // `R` vectors; `execute` is called only where the processor has the instructions of `L`.
+    let new = unsafe { program.update::<L, R>(at, pointers, slots) };
     let mut values = Vec::new();
     for vector in new {
         let mut row = Aligned([L::Element::default(); 16]);
@@ -239,29 +240,24 @@ fn execute<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> V
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn avx2<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+fn avx2<L: Vector>(program: &RuleUpdate<9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
     execute::<L>(program, values)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn avx512<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+fn avx512<L: Vector>(program: &RuleUpdate<9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
     execute::<L>(program, values)
 }
 
-/// Returns the program, without and with machine code.
-fn programs(described: &Described, element: ElementType) -> [Program<'_, 9>; 2] {
-    let code = described.code().unwrap();
-    let native = [32, 64].map(|bytes| Vectors::new(described.rule(), element, bytes, R));
-    [Program::new(code, [None, None], [None, None]), Program::new(code, native, [None, None])]
+/// Returns the update, without and with machine code.
+fn programs<E: Real>(described: &Described) -> [RuleUpdate<9>; 2] {
+    let update = || RuleUpdate::new::<E>(described.rule_of_matrices().unwrap());
+    [update().interpreted(), update()]
 }
 
 /// Runs the code with these lanes.
-fn executed<T: crate::lanes::Real>(
-    lanes: Lanes,
-    program: &Program<'_, 9>,
-    values: &[Vec<T>],
-) -> Vec<T> {
+fn executed<T: Real>(lanes: Lanes, program: &RuleUpdate<9>, values: &[Vec<T>]) -> Vec<T> {
     match lanes {
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]
@@ -327,7 +323,7 @@ proptest! {
         let text = format!("name = 'random'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '''\n{update}'''");
         let described = Described::parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let narrow: Vec<Vec<f32>> = values.iter().map(|v| v.iter().map(|v| *v as f32).collect()).collect();
-        let [wide, thin] = ElementType::REAL.map(|element| programs(&described, element));
+        let (wide, thin) = (programs::<f64>(&described), programs::<f32>(&described));
         let runs = Lanes::available().flat_map(|lanes| [(lanes, 0), (lanes, 1)]);
         for (lanes, n) in runs {
             let new = executed::<f64>(lanes, &wide[n], &values);
@@ -354,14 +350,14 @@ fn few_steps() {
     let steps = |update: &str| {
         let text =
             format!("name = 'x'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '{update}'");
-        Described::parse(&text).unwrap().code().unwrap().steps().len()
+        programs::<f64>(&Described::parse(&text).unwrap())[0].steps()
     };
     assert_eq!(steps("u = u"), 1);
     assert_eq!(steps("u = n*a + s*b + e*c"), 2);
     assert_eq!(steps("q = n*a + s*b + c; u = u + 0.175*(q - u)"), 3);
     assert_eq!(steps("u = n + s + e + w"), 1);
     // An expression that is written twice is computed once; an unused value is not computed.
-    assert_eq!(steps("dead = sqrt(n); u = (n + s)*(n + s)"), 3);
+    assert_eq!(steps("dead = sqrt(n); u = (n + s)*(n + s)"), 2);
     assert_eq!(steps("u = a - n*b"), steps("u = n*b - a"));
 }
 
@@ -371,7 +367,7 @@ fn one(update: &str, u: f64, a: f64) -> f64 {
         "name = 'x'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '''\n{update}'''"
     );
     let described = Described::parse(&text).unwrap();
-    let [program, _] = programs(&described, ElementType::Float64);
+    let [program, _] = programs::<f64>(&described);
     let mut values = vec![vec![u; R]; INPUTS.len()];
     values[9] = vec![a; R];
     execute::<f64>(&program, &values)[0]

@@ -123,6 +123,7 @@ impl Case {
             start: start.cast_mut().cast(),
             first: 0,
             pitch: cols * size_of::<f64>(),
+            around: None,
         };
         let slabs_in: Vec<_> = self.arrays.iter().map(|array| slabs(array.as_ptr())).collect();
         let out = slabs(result.as_mut_ptr());

@@ -269,7 +269,7 @@ impl Described {
         &self.rule
     }
 
-    /// Returns the rule for the loops over strips, which one that only arrays can hold does not fit.
+    /// Returns the rule for the loops over strips; an error if only arrays can hold it.
     pub(crate) fn rule_of_matrices(&self) -> crate::Result<&Rule> {
         let name = || crate::Error::OfArrays { kernel: self.name.clone() };
         self.in_strips.then_some(&self.rule).ok_or_else(name)

@@ -114,9 +114,9 @@ impl<E: Real, U: Update> Kernel<E> for U {
                     here[n] = coefficients[n][j * cols + k];
                     n += 1;
                 }
-                // SAFETY: `here` holds one value for each coefficient of the kernel, a vector of one
-                // plain number is aligned like it and needs no special instructions, and the slots
-                // are those for it.
+                // SAFETY: `here` holds one value for each coefficient of the kernel, a vector of
+                // one plain number is aligned like it and needs no special instructions, and the
+                // slots are those for it.
                 [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()], slots) };
                 k += 1;
             }

@@ -18,7 +18,8 @@
 //!
 //! # How a kernel gets the instructions
 //! A function compiled for AVX-512 is marked `#[target_feature]`. The engine has one such function
-//! per instruction set, in `lanes/dispatch.rs`. The loops and the steps of rules have their own. All functions that these call are `#[inline(always)]` and become part of them.
+//! per instruction set, in `lanes/dispatch.rs`. The loops and the steps of rules have their own.
+//! All functions that these call are `#[inline(always)]` and become part of them.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};

@@ -212,8 +212,8 @@ pub trait Update: Sync {
     /// # Safety
     /// * Each `coefficients[r]` must be aligned to the vectors and valid for reads of that number
     ///   of vectors.
-    /// * `slots` must be what [`prepare`](Self::prepare) has returned for `L` and `R`; the memory must
-    ///   not have been prepared for another update since, nor be in use by another thread.
+    /// * `slots` must be what [`prepare`](Self::prepare) has returned for `L` and `R`; the memory
+    ///   must not have been prepared for another update since, nor be in use by another thread.
     /// * The processor must have the instructions of `L`.
     unsafe fn update<L: Vector, const R: usize>(
         &self,

@@ -213,9 +213,9 @@ impl Rule {
             && self.directions == [Direction::default()]
     }
 
-    /// Returns whether the loops over strips can compute the rule: if it is [plain](Self::is_plain),
-    /// reads its field in the order of the updates at neighbours that touch the point, reads
-    /// coefficients at the point only, and has no types.
+    /// Returns whether the loops over strips can compute the rule: it is
+    /// [plain](Self::is_plain), reads its field in the order of the updates at neighbours that
+    /// touch the point, reads coefficients at the point only, and has no types.
     pub(crate) fn fits_strips(&self) -> bool {
         let fits = |id| match self.graph.node(id) {
             Node::Read(Read { old: true, .. })

@@ -1,10 +1,10 @@
 //! The steps of a block: a program on some vectors of points, whose values are in slots.
 //!
 //! # Contract
-//! A [`Blocks`] computes the new values of one field at `R` vectors of points. The caller stores the
-//! values of the neighbours to the first slots and the numbers of the program to the next ones; the
-//! steps leave the result in the first slot. A slot holds `R` vectors. Coefficients are read where
-//! the strips have them.
+//! A [`Blocks`] computes the new values of one field at `R` vectors of points. The caller stores
+//! the values of the neighbours to the first slots and the numbers of the program to the next ones;
+//! the steps leave the result in the first slot. A slot holds `R` vectors. Coefficients are read
+//! where the strips have them.
 //!
 //! ```text
 //! slots    0 centre  1 north  2 west  3 east  4 south   5 0.175   6, 7 temporary

@@ -225,8 +225,8 @@ fn execute<L: Vector>(program: &RuleUpdate<9>, values: &[Vec<L::Element>]) -> Ve
         std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
     let mut slots = Slots::default();
     let slots = program.prepare::<L, R>(&mut slots);
-    // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; the slots are those for
-    // `R` vectors; `execute` is called only where the processor has the instructions of `L`.
+    // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; the slots are those
+    // for `R` vectors; `execute` is called only where the processor has the instructions of `L`.
     let new = unsafe { program.update::<L, R>(at, pointers, slots) };
     let mut values = Vec::new();
     for vector in new {

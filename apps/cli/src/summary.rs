@@ -172,6 +172,9 @@ pub(crate) struct Summary {
     windows: Option<u64>,
     panels: Option<usize>,
     panel_rows: Option<usize>,
+    /// Of a periodic first axis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_twice: Option<usize>,
     held: Option<bool>,
     residual: Option<f64>,
     residuals: Option<Vec<f64>>,
@@ -314,6 +317,7 @@ impl Summary {
             windows: Some(1),
             panels: Some(plan.flight),
             panel_rows: Some(plan.band),
+            read_twice: (plan.twice > 0).then_some(plan.twice),
             ..summary
         }
     }

@@ -36,6 +36,31 @@ def test_edges_are_those_of_numpy(distance, here, numpys):
     assert np.array_equal(made, padded(numpys, distance)[:, 2 * distance :])
 
 
+@pytest.mark.parametrize("iterations, depth", [(1, None), (4, 1), (9, 4), (23, 23)])
+def test_a_torus_is_that_of_numpy(iterations, depth):
+    expected = field = np.random.default_rng(8).normal(size=(5, 7))
+
+    def spread(u):
+        return (u.old.n + u.old.s + u.old.w + u.old.e) / 4
+
+    for _ in range(iterations):
+        north, south = np.roll(expected, 1, 0), np.roll(expected, -1, 0)
+        west, east = np.roll(expected, 1, 1), np.roll(expected, -1, 1)
+        expected = (north + south + west + east) / 4
+    made = syncline.sweep(spread, field, iterations=iterations, boundary="wrap", depth=depth)
+    assert np.array_equal(made, expected)
+
+
+def test_periodic_planes_are_those_of_numpy():
+    field = np.random.default_rng(9).normal(size=(4, 3, 5))
+    made = syncline.sweep(
+        lambda u: u.old[-1, 0, 0] - u.old[1, 0, 0], field, iterations=2, boundary={0: "wrap"}
+    )
+    for _ in range(2):
+        field = np.roll(field, 1, 0) - np.roll(field, -1, 0)
+    assert np.array_equal(made, field)
+
+
 @pytest.mark.parametrize("numpys, scipys", [(row[1], row[2]) for row in WORDS])
 def test_edges_of_scipy(numpys, scipys):
     ndimage = pytest.importorskip("scipy.ndimage")

@@ -102,8 +102,8 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   `up-` before it, and down-south-east is the default. Explicit kernels have none.
 /// * `edges = "clamped"`, or `{ rows = .., columns = .. }`: what is beyond an edge. `"fixed"` (as
 ///   above), `"clamped"` (the last element), `"reflected"` (about it: next to the last element is
-///   the one before it; on a short axis also about the other edge), a number, or, for columns of
-///   explicit kernels, `"periodic"`.
+///   the one before it; on a short axis also about the other edge), a number, or, for the first and
+///   the last axis of explicit kernels, `"periodic"`.
 /// * `[types]` with `u = "uint8"`: float64, float32, int8, uint8, int16, uint16, int32, uint32,
 ///   int64, bool or float16. `float64(u)` converts; nothing else does.
 /// * A value of bool is a condition: any byte but 0 is true. `float64(m)` of a condition is 1 or 0,
@@ -244,6 +244,8 @@ impl Described {
         let up = |direction: &Direction| direction.up;
         match self.rule.directions.iter().any(up) && !self.rule.explicit {
             true => None,
+            // The first rows need the last ones.
+            false if self.rule.edges[0] == Edge::Periodic => None,
             // An edge may lead a read above the first row to a row below the point.
             false if self.rule.edges[0] != Edge::Fixed => Some(above.max(below)),
             false => Some(below),

@@ -18,13 +18,20 @@ pub(crate) struct Slabs {
     pub(crate) first: usize,
     /// The number of bytes from one row to the next.
     pub(crate) pitch: usize,
+    /// Of all slabs of an array whose first axis is periodic: the position in the array of the
+    /// first slab that a pass reads, and the number of slabs, after which they follow again.
+    pub(crate) around: Option<(usize, usize)>,
 }
 
 impl Slabs {
     /// Returns the address of the first column of a row. Each slab has `rows` of them.
     #[inline(always)]
     pub(crate) const fn row(&self, slab: usize, (row, rows): (usize, usize)) -> *mut u8 {
-        self.start.wrapping_add(((slab - self.first) * rows + row) * self.pitch)
+        let slab = match self.around {
+            None => slab - self.first,
+            Some((first, slabs)) => (first + slab) % slabs,
+        };
+        self.start.wrapping_add((slab * rows + row) * self.pitch)
     }
 }
 

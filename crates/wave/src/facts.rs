@@ -77,6 +77,9 @@ pub(crate) fn streamed(
         }
         SweepPlan::Arrays(plan) => {
             fact("sweep.panel_rows", plan.band);
+            if plan.twice > 0 {
+                fact("sweep.read_twice", plan.twice);
+            }
             fact("sweep.piece", plan.piece);
             fact("sweep.memory", plan.memory);
         }

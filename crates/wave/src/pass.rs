@@ -106,6 +106,9 @@ pub(crate) struct Pass<'a> {
     /// The position of its first slab in the arrays, and the slabs of which it takes sums.
     pub(crate) first: usize,
     pub(crate) own: Range<usize>,
+    /// The number of slabs of the arrays. A pass goes on behind the last one with the first ones,
+    /// if they are periodic.
+    pub(crate) slabs: usize,
     /// Whether the pass goes from the last slab to the first.
     pub(crate) up: bool,
     pub(crate) threads: usize,

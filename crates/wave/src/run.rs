@@ -65,9 +65,12 @@ pub(crate) struct Run<'a> {
 
 /// The slabs of a pass.
 struct Part {
-    /// Those that come in, and those whose final values are wanted.
+    /// Those that come in, and those whose final values are wanted. Where the first axis is
+    /// periodic, the first slabs follow the last ones.
     read: Range<usize>,
     wanted: Range<usize>,
+    /// The position of the first slab of the arrays for which these ranges stand.
+    origin: usize,
 }
 
 /// A pass that comes.
@@ -224,7 +227,7 @@ impl Run<'_> {
                 let given = next.filter(|_| is_checked).map(|next| self.given(levels, next));
                 let of_slabs = is_checked && self.team.is_none();
                 Ok::<_, Error>(PassSums {
-                    slabs: self.part(levels).read,
+                    slabs: self.slabs(levels).into(),
                     read: self.sums_of(wanted, units.flatten()),
                     written: if of_slabs { self.new_sums() } else { Vec::new() },
                     left: left.flatten(),
@@ -422,17 +425,22 @@ impl Run<'_> {
             let slab = input.slab_bytes() as u64;
             wanted.end = wanted.end.max(share.wanted(input.start(self.npy), slab).end);
         }
-        Part { read: share.read(&wanted, levels * self.scheme.reach()), wanted }
+        let more = levels * self.scheme.reach();
+        if !self.scheme.goes_around() {
+            return Part { read: share.read(&wanted, more), wanted, origin: 0 };
+        }
+        let (read, origin) = share.read_around(&wanted, more);
+        Part { read, wanted: wanted.start + origin..wanted.end + origin, origin }
     }
 
-    /// Returns the slabs that a pass of this many levels reads.
-    pub(crate) fn slabs(&self, levels: usize) -> Range<usize> {
-        self.part(levels).read
+    /// Returns the slabs that a pass of this many levels reads, each once.
+    pub(crate) fn slabs(&self, levels: usize) -> [Range<usize>; 2] {
+        self.share.once(&self.part(levels).read)
     }
 
     /// Returns the extent of a pass of this many levels.
     fn extent(&self, levels: usize, before: u64) -> Extent {
-        let Part { read, wanted } = self.part(levels);
+        let Part { read, wanted, .. } = self.part(levels);
         let [_, rows, cols] = self.dims();
         let wanted = wanted.start - read.start..wanted.end - read.start;
         Extent { dims: [read.len(), rows, cols], wanted, levels, before }

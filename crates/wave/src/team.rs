@@ -292,7 +292,11 @@ impl OnTeam<'_> {
             let Ended { levels, next, .. } = passed.pass;
             let own: Vec<Region> =
                 (0..me.size()).map(|member| self.has(agreed, member, levels)).collect();
-            let bytes = exchange(me, fields, &own, &|member| self.needs(agreed, member, next))?;
+            let mut bytes = 0;
+            for part in 0..self.needs(agreed, me.rank(), next).len() {
+                let needs = |member| self.needs(agreed, member, next).swap_remove(part);
+                bytes += exchange(me, fields, &own, &needs)?;
+            }
             Ok((changes, bytes))
         })?;
         match output {
@@ -327,22 +331,22 @@ impl OnTeam<'_> {
         }
     }
 
-    /// Returns the part of the fields that a member reads in the next pass, of some levels; without
-    /// a next pass, what it has at the end.
-    fn needs(&self, agreed: &Agreed, member: usize, next: Option<usize>) -> Region {
+    /// Returns the parts of the fields that a member reads in the next pass, of some levels; or,
+    /// without a next pass, what it has at the end. All members have as many.
+    fn needs(&self, agreed: &Agreed, member: usize, next: Option<usize>) -> Vec<Region> {
         match (&agreed.division, next) {
-            (_, None) => self.has(agreed, member, 0),
+            (_, None) => vec![self.has(agreed, member, 0)],
             (Division::Slabs(_), _) => {
-                let slabs = self.run_of(agreed, member).slabs(agreed.plan.depth() as usize);
-                Region { slabs, ..self.all() }
+                let read = self.run_of(agreed, member).slabs(agreed.plan.depth() as usize);
+                read.into_iter().map(|slabs| Region { slabs, ..self.all() }).collect()
             }
             (_, Some(levels)) => {
                 let Some(columns) = self.scheme(agreed, member).columns(levels) else {
-                    return self.all();
+                    return vec![self.all()];
                 };
                 let all = self.all();
                 let cols = (0..all.rows).map(|row| columns.read(member, row));
-                Region { cols: cols.collect(), ..all }
+                vec![Region { cols: cols.collect(), ..all }]
             }
         }
     }
@@ -500,8 +504,8 @@ impl OnTeam<'_> {
     }
 }
 
-/// Reads a part of an array on file into memory. The other elements are zero.
-fn load(file: &ArrayFile, part: &Region, monitor: &Monitor) -> Result<Array> {
+/// Reads parts of an array on file into memory. The other elements are zero.
+fn load(file: &ArrayFile, parts: &[Region], monitor: &Monitor) -> Result<Array> {
     /// The values that are read at once.
     const PIECE: usize = 1 << 20;
     let (dims, bytes) = (file.dims(), file.element().bytes());
@@ -518,16 +522,18 @@ fn load(file: &ArrayFile, part: &Region, monitor: &Monitor) -> Result<Array> {
         let into = &mut array.bytes_mut()[from..to];
         source.read_exact_at(into, start + from as u64).map_err(|why| failed("read", name, why))
     };
-    if part.cols.iter().all(|own| *own == (0..cols)) {
-        let (start, end) = (part.slabs.start * rows * cols, part.slabs.end * rows * cols);
-        for first in (start..end).step_by(PIECE) {
-            read(first, PIECE.min(end - first))?;
+    for part in parts {
+        if part.cols.iter().all(|own| *own == (0..cols)) {
+            let (start, end) = (part.slabs.start * rows * cols, part.slabs.end * rows * cols);
+            for first in (start..end).step_by(PIECE) {
+                read(first, PIECE.min(end - first))?;
+            }
+            continue;
         }
-        return Ok(array);
-    }
-    for slab in part.slabs.clone() {
-        for (row, own) in part.cols.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
-            read((slab * rows + row) * cols + own.start, own.len())?;
+        for slab in part.slabs.clone() {
+            for (row, own) in part.cols.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+                read((slab * rows + row) * cols + own.start, own.len())?;
+            }
         }
     }
     Ok(array)

@@ -286,6 +286,8 @@ Members of the --json object; null where it does not apply:
   window, windows         streamed: bytes planned for all buffers (of each member of a team), and
                           1; in blocks: bytes of one block in progress, and their maximum number
   panels, panel_rows      streamed: panels of rows in the window
+  read_twice              with a periodic first axis: the rows (planes) at each end that a pass
+                          reads twice
   held                    in blocks: whether all files stayed mapped
   residual, converged_at  with --until: the greatest change of the last iteration, null if it
                           is not finite or not known; the iterations until it reached TOL

@@ -85,6 +85,15 @@ impl fmt::Display for Summary {
         ] {
             moved.map_or(Ok(()), |moved| writeln!(f, "{what:<13}{moved}"))?;
         }
+        if let (Some(slabs), Some(1..)) = (self.read_twice, self.passes) {
+            let slabs_are = if self.planes.is_some() { "plane" } else { "row" };
+            writeln!(
+                f,
+                "periodic     in each pass the first {slabs} {slabs_are}{} and as many of the last are \
+                 read twice",
+                plural(slabs as u64)
+            )?;
+        }
         self.memory(f)?;
         self.verified(f)?;
         let sync = Time(Duration::from_secs_f64(self.sync_seconds.unwrap_or(0.0)));

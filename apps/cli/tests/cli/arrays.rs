@@ -15,10 +15,11 @@ use crate::common::{
 };
 
 /// The examples, with the problems of their data and their fields.
-const EXAMPLES: [(&str, &str, &[&str]); 6] = [
+const EXAMPLES: [(&str, &str, &[&str]); 7] = [
     ("explicit-heat", "heat", &["t"]),
     ("wave", "wave", &["u", "before"]),
     ("life", "life", &["cell"]),
+    ("torus", "life", &["cell"]),
     ("eikonal", "eikonal", &["t"]),
     ("affine", "affine", &["best", "down", "right"]),
     ("ssor", "poisson", &["u"]),
@@ -53,6 +54,30 @@ fn the_examples_have_the_bits_of_the_plain_loop() {
         let result = path.join(format!("{example}/{}.{example}.out.npy", fields[0]));
         assert!(changed != Array::open(&result).unwrap(), "{example}");
     }
+}
+
+/// A glider on a torus comes back to where it was: after four iterations for each row.
+#[test]
+fn a_glider_goes_around_a_torus() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let (rows, cols) = (12, 12);
+    let mut cells = vec![0_u8; rows * cols];
+    [1, cols + 2, 2 * cols, 2 * cols + 1, 2 * cols + 2].into_iter().for_each(|at| cells[at] = 1);
+    fs::create_dir(path.join("data")).unwrap();
+    let cells = Array::from_vec(&[rows, cols], cells).unwrap();
+    cells.create(&path.join("data/cell.npy")).unwrap().commit().unwrap();
+    let kernel = examples().join("torus.toml");
+    for (how, depth) in [("--depth 1", 1), ("--depth 5 --threads 2", 5), ("--depth 48", 48)] {
+        let line = format!("run {} data -k 48 --verify --force {how}", kernel.display());
+        let report = json(path, &line);
+        assert_eq!(report["read_twice"], depth, "{line}");
+        assert!(Array::open(&path.join("data/cell.torus.out.npy")).unwrap() == cells, "{line}");
+    }
+    let line = format!("run {} data -k 47 --force --depth 3", kernel.display());
+    let told = "periodic     in each pass the first 3 rows and as many of the last are read twice";
+    assert!(ok(path, &line).contains(told));
+    assert!(Array::open(&path.join("data/cell.torus.out.npy")).unwrap() != cells);
 }
 
 #[test]
@@ -128,7 +153,7 @@ fn a_sample_has_the_bits_of_the_plain_loop() {
         let iterations = if example == "affine" { 1 } else { 11 };
         let line =
             format!("run {name} {example} -k {iterations} --verify=sample --output {target}");
-        if matches!(example, "eikonal" | "ssor") {
+        if matches!(example, "torus" | "eikonal" | "ssor") {
             let error = fails_with(2, path, &line);
             assert!(error.contains("--verify=sample is for sweeps that go down only"), "{error}");
             continue;
@@ -169,7 +194,7 @@ fn what_does_not_fit_is_refused() {
         let name = format!("{example}.toml");
         fs::copy(examples().join(&name), path.join(&name)).unwrap();
     };
-    ["life", "wave", "explicit-heat"].into_iter().for_each(copy);
+    ["life", "torus", "wave", "explicit-heat"].into_iter().for_each(copy);
     ok(path, "gen life cells --rows 9 --cols 9");
     ok(path, "gen wave waves --rows 9 --cols 9");
     fs::create_dir(path.join("odd")).unwrap();
@@ -194,8 +219,15 @@ fn what_does_not_fit_is_refused() {
     ] {
         refused(path, line, parts);
     }
+    let round =
+        "name = 'round'\nfield = 'u'\nedges = { rows = 'periodic' }\nupdate = 'u = n + s'\n";
+    fs::write(path.join("round.toml"), round).unwrap();
+    let error = fails_with(1, path, "run round.toml cells -k 1");
+    let told = "round.toml, line 3, column 18: rows can be periodic only if the update reads values before";
+    assert!(error.contains(told), "{error}");
     for (line, part) in [
         ("run life.toml cells -k 1 --block 8", "--block cannot be given"),
+        ("run torus.toml cells -k 1 --verify=sample", "sweeps that go down only"),
         ("run life.toml cells -k 9 --verify=sample", "depend on 9 more, of 9 in all"),
         ("run wave.toml waves -k 1 --field waves/u.npy", "--field cannot be given"),
     ] {

@@ -421,7 +421,7 @@ impl File {
         if !matches!(given.get_ref(), Value::Table(_)) {
             let edge = edge(given.get_ref(), given.span())?;
             for (name, axis) in known {
-                check_edge(rule, name, edge, given.span())?;
+                check_edge(rule, (name, axis), edge, given.span())?;
                 edges[axis] = edge;
             }
             return Ok(edges);
@@ -435,7 +435,7 @@ impl File {
                 return Err(Fault::new(name.span(), unknown_name("axis", name.get_ref(), known)));
             };
             let edge = edge(value.get_ref(), value.span())?;
-            check_edge(rule, name, edge, value.span())?;
+            check_edge(rule, (name, *axis), edge, value.span())?;
             edges[*axis] = edge;
         }
         Ok(edges)
@@ -496,17 +496,23 @@ fn edge(value: &Value, range: Range<usize>) -> Result<Edge, Fault> {
 }
 
 /// Checks that the rule can have the edge at this axis.
-fn check_edge(rule: &Rule, axis: &str, edge: Edge, range: Range<usize>) -> Result<(), Fault> {
+fn check_edge(
+    rule: &Rule,
+    (name, axis): (&str, usize),
+    edge: Edge,
+    range: Range<usize>,
+) -> Result<(), Fault> {
     match edge {
-        Edge::Periodic if axis != "columns" => Err(Fault::new(
-            range,
-            format!(
-                "{axis} cannot be periodic: the last ones would be needed for the first; only columns can"
-            ),
-        )),
         Edge::Periodic if !rule.explicit => Err(Fault::new(
             range,
-            "columns can be periodic only if the update reads values before the iteration (`old.`)",
+            format!(
+                "{name} can be periodic only if the update reads values before the iteration \
+                 (`old.`)"
+            ),
+        )),
+        Edge::Periodic if axis == 1 => Err(Fault::new(
+            range,
+            format!("{name} cannot be periodic in three dimensions; planes and columns can"),
         )),
         Edge::Value(value) => {
             let beyond = rule.reads().into_iter().filter(|read| read.offset != [0; 3]);

@@ -35,6 +35,13 @@
 //! every level computes what the next one needs of the extension. In two dimensions this takes
 //! `2 * levels * reach` columns more.
 //!
+//! # A periodic first axis
+//! The slabs that come in go on beyond both ends of the field, by the reach of all levels, with
+//! those of the other end, as for a member of a team ([`share`](crate::team::share)). So to an
+//! engine no slab is at an edge. An array in memory is read where it is, by positions modulo the
+//! number of its slabs; from a file the first and the last slabs are read twice. A pass writes to
+//! other memory than it reads, as its last slabs need the first ones.
+//!
 //! # Costs
 //! Per value and pass a copy into the ring; per value and level the loads and stores of the program
 //! ([`program`](syncline_kernel::rule::program)). With tiles that fit the second-level cache,
@@ -309,9 +316,8 @@ impl<'r> Explicit<'r> {
         let bytes = self.elements[self.rule.fields + n].bytes() as isize;
         match &self.coefficients[n] {
             Coefficient::Whole(slabs) => {
-                let rows = (slab - slabs.first) * g.dims[1];
-                let index = (rows as isize + row) * g.dims[2] as isize + col;
-                slabs.start.wrapping_offset(index * bytes)
+                let row = slabs.row(slab, (row as usize, g.dims[1]));
+                row.wrapping_offset(col * bytes).cast_const()
             }
             Coefficient::Ring(ring) => {
                 let index = row * g.width(false) as isize + col + g.extended as isize;

@@ -144,6 +144,7 @@ impl Setting {
             band: self.band,
             piece: self.piece,
             flight: self.flight,
+            twice: 0,
             memory: 0,
         }
     }

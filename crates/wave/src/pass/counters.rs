@@ -123,6 +123,7 @@ impl Case {
             start: start.cast_mut().cast(),
             first: 0,
             pitch: cols * size_of::<f64>(),
+            around: None,
         };
         let slabs_in: Vec<_> = self.arrays.iter().map(|array| slabs(array.as_ptr())).collect();
         let out = slabs(result.as_mut_ptr());
@@ -146,6 +147,7 @@ impl Case {
                 dims,
                 first: 0,
                 own: 0..rows,
+                slabs: self.shape.rows,
                 up: false,
                 threads: self.threads,
                 norm: false,

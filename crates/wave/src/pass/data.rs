@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
-use syncline_store::direct_io::{DirectFile, DirectWriter, IoQueue};
+use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue};
 
 use super::Pass;
 use super::panel::{Panel, PanelKind, Room};
@@ -63,7 +63,7 @@ impl Sink {
 /// Where the final slabs of a field begin in their buffer.
 pub(super) enum Outgoing {
     /// Aligned as in the file, in blocks of this length, in which the slabs begin at this byte.
-    Blocks(u64, usize),
+    Blocks(i64, usize),
     /// Where the file's columns are written from.
     Columns(Arc<FileShare>),
     Anywhere,
@@ -74,9 +74,9 @@ pub(super) enum Outgoing {
 /// A file that is written downward.
 pub(crate) struct Down {
     pub(crate) writer: DirectWriter,
-    /// The byte at which the first slab of the pass begins, and the end of the bytes that the pass
-    /// writes.
-    pub(crate) start: u64,
+    /// The byte at which the first slab of the pass begins, or would begin, and the end of the
+    /// bytes that the pass writes.
+    pub(crate) start: i64,
     pub(crate) end: u64,
 }
 
@@ -90,7 +90,8 @@ impl Down {
         (buffer, lead): (&mut [u8], usize),
         (skipped, len): (usize, usize),
     ) -> Result<u64> {
-        let bytes = self.start + skipped as u64..self.start + (skipped + len) as u64;
+        let at = |bytes: usize| (self.start + bytes as i64) as u64;
+        let bytes = at(skipped)..at(skipped + len);
         let from = self.writer.position().max(bytes.start);
         let to = self.end.min(bytes.end);
         if from >= to {
@@ -116,7 +117,7 @@ impl Pass<'_> {
     /// Returns the slabs of an array in a file, as rows.
     pub(super) fn file_slabs(&self, array: usize, start: u64) -> FileRows {
         let row_bytes = self.slab_bytes(array) as u64;
-        FileRows { start, row_bytes, rows: self.dims[0] as u64 }
+        FileRows { start, row_bytes, rows: self.slabs as u64 }
     }
 
     /// Returns the bytes of a slab that this member has between engines.
@@ -162,7 +163,7 @@ impl Pass<'_> {
     fn sum(&self, sums: &mut SlabSums, array: usize, place: (&Room, &Slabs), slabs: Range<usize>) {
         let [_, rows, cols] = self.dims;
         for slab in slabs {
-            let at = self.first + slab;
+            let at = (self.first + slab) % self.slabs;
             // SAFETY: the caller's task holds the slabs.
             let bytes = unsafe { self.bytes_of(array, place, (slab, 0), 0..rows * cols) };
             sums.add(at..at + 1, bytes);
@@ -224,7 +225,16 @@ impl Pass<'_> {
         };
         let (start, pitch) = match (kind, &self.sources[array], self.team) {
             (PanelKind::Incoming, Source::File(file, start), _) => {
-                let (part, wanted) = (self.read_bytes(array), self.wide(slabs));
+                let (part, mut wanted) = (self.read_bytes(array), self.in_arrays(slabs));
+                let (wanted, None) = (wide(&wanted.next().unwrap_or(0..0)), wanted.next()) else {
+                    // They were copied there, see `read_apart`.
+                    return Slabs {
+                        around: None,
+                        first: slabs.start,
+                        start: first,
+                        pitch: self.row_bytes(array),
+                    };
+                };
                 let at = self.file_slabs(array, *start).place(file, &wanted, &part);
                 let start = first.wrapping_add(at.lead).wrapping_sub(part.start as usize);
                 (start, if self.dims[1] == 1 { at.pitch } else { self.row_bytes(array) })
@@ -236,19 +246,28 @@ impl Pass<'_> {
                     (start.wrapping_sub(columns.start as usize), place.pitch)
                 }
                 (Outgoing::Blocks(start, alignment), _) => {
-                    let offset = start + (slabs.start * self.slab_bytes(array)) as u64;
-                    let lead = (offset % *alignment as u64) as usize;
+                    let offset = start + (slabs.start * self.slab_bytes(array)) as i64;
+                    let lead = offset.rem_euclid(*alignment as i64) as usize;
                     (first.wrapping_add(lead), self.row_bytes(array))
                 }
                 _ => anywhere(),
             },
             _ => anywhere(),
         };
-        Slabs { start, first: slabs.start, pitch }
+        Slabs { start, first: slabs.start, pitch, around: None }
     }
 
-    fn wide(&self, slabs: &Range<usize>) -> Range<u64> {
-        slabs.start as u64..slabs.end as u64
+    /// Returns the parts of some slabs, as positions in the arrays: one, unless the first slabs
+    /// follow the last ones among them.
+    fn in_arrays(&self, slabs: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let (period, end) = (self.slabs, self.first + slabs.end);
+        let mut at = self.first + slabs.start;
+        std::iter::from_fn(move || {
+            let here = at % period;
+            let count = (end - at).min(period - here);
+            at += count;
+            (count > 0).then_some(here..here + count)
+        })
     }
 
     /// Reads the slabs of a band.
@@ -264,11 +283,15 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         let (mut reads, mut bytes) = (Vec::new(), 0);
+        let wanted = self.in_arrays(&slabs).next().unwrap_or(0..0);
+        if wanted.len() < slabs.len() {
+            return self.read_apart(panel, queue, &slabs);
+        }
         for (array, buffer) in panel.buffers.iter().enumerate() {
             let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {
                 continue;
             };
-            let (part, wanted) = (self.read_bytes(array), self.wide(&slabs));
+            let (part, wanted) = (self.read_bytes(array), wide(&wanted));
             bytes += slabs.len() as u64 * (part.end - part.start);
             let rows = self.file_slabs(array, *start);
             // SAFETY: the task that reads holds the panel exclusively, in the order of all members.
@@ -278,6 +301,32 @@ impl Pass<'_> {
         timed(&self.spent.read_ns, || queue.read(&mut reads))?;
         self.spent.read.fetch_add(bytes, Relaxed);
         self.monitor.moved(bytes);
+        Ok(())
+    }
+
+    /// Reads the slabs of a band among which the first ones of the arrays follow the last ones:
+    /// part by part, each into memory of its own, from where it is copied to its place.
+    fn read_apart(&self, panel: &Panel, queue: &mut IoQueue, slabs: &Range<usize>) -> Result<()> {
+        for (array, buffer) in panel.buffers.iter().enumerate() {
+            let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {
+                continue;
+            };
+            let (slab, rows) = (self.slab_bytes(array), self.file_slabs(array, *start));
+            // SAFETY: the task that reads holds the panel exclusively.
+            let into = unsafe { buffer.all_mut() };
+            let mut at = 0;
+            for part in self.in_arrays(slabs) {
+                let (all, len) = (0..slab as u64, part.len() * slab);
+                let mut apart = IoBuffer::new(rows.room(file, part.len() as u64, &all))?;
+                let mut reads = Vec::new();
+                let place = rows.read(file, wide(&part), all, apart.as_mut_slice(), &mut reads)?;
+                timed(&self.spent.read_ns, || queue.read(&mut reads))?;
+                into[at..at + len].copy_from_slice(&apart.as_slice()[place.lead..][..len]);
+                at += len;
+            }
+            self.spent.read.fetch_add(at as u64, Relaxed);
+            self.monitor.moved(at as u64);
+        }
         Ok(())
     }
 
@@ -299,12 +348,15 @@ impl Pass<'_> {
         timed(&self.spent.check_ns, || {
             let kind = PanelKind::Incoming;
             let place = self.place_of(array, &panel.buffers[array], kind, &slabs);
-            self.sum(sums, array, (buffer, &place), slabs.clone());
+            // A slab that comes in again counts once.
+            let once = slabs.start.min(self.slabs)..slabs.end.min(self.slabs);
+            self.sum(sums, array, (buffer, &place), once.clone());
             let Some(expected) = self.expected.filter(|_| array < self.fields) else {
                 return Ok(());
             };
-            let slabs = self.first + slabs.start..self.first + slabs.end;
-            sums.complete(&slabs).try_for_each(|(unit, sum)| expected(array, unit, sum))
+            self.in_arrays(&once).try_for_each(|slabs| {
+                sums.complete(&slabs).try_for_each(|(unit, sum)| expected(array, unit, sum))
+            })
         })
     }
 
@@ -539,6 +591,10 @@ impl Pass<'_> {
             unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         });
     }
+}
+
+fn wide(slabs: &Range<usize>) -> Range<u64> {
+    slabs.start as u64..slabs.end as u64
 }
 
 /// The files of all fields that are written.

@@ -111,7 +111,7 @@ impl SlabSums {
 #[derive(Debug, Default)]
 pub(crate) struct PassSums {
     /// The slabs that the pass reads.
-    pub(crate) slabs: Range<usize>,
+    pub(crate) slabs: Vec<Range<usize>>,
     /// Those of the arrays that are read, where they are wanted.
     pub(crate) read: Vec<Option<SlabSums>>,
     /// Those of the fields that are written to files, if they are wanted.

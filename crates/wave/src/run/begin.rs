@@ -34,12 +34,17 @@ impl Run<'_> {
         let (target, last) =
             (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
         let up = levels > 0 && self.scheme.is_up(before);
-        let Part { read, .. } = self.part(levels);
-        let skipped = |input: &Input<'_>| read.start * input.slab_bytes();
-        let place = |input: &Input<'_>, array: &Array| {
-            let Slabs { start, first, pitch } = slabs(array);
-            Slabs { start: start.wrapping_add(skipped(input)), first, pitch }
+        let Part { read, origin, .. } = self.part(levels);
+        let of_arrays = self.dims()[0];
+        let from = |array: &Array| {
+            Source::Memory(match self.scheme.goes_around() {
+                true => Slabs { around: Some((read.start, of_arrays)), ..slabs(array) },
+                false => skipping(slabs(array), read.start as isize * slab_bytes(array)),
+            })
         };
+        // What is written has each slab of the arrays once.
+        let skipped = |slab: usize| (read.start as isize - origin as isize) * slab as isize;
+        let to = |array: &Array| skipping(slabs(array), skipped(slab_bytes(array) as usize));
         let mut opened = Vec::new();
         if let (false, Fields::Files(files)) = (first, last) {
             for (file, path) in files {
@@ -49,22 +54,20 @@ impl Run<'_> {
         let source = |n: usize| {
             let input = &self.inputs[n];
             match (input, last) {
-                (_, Fields::Memory(arrays)) if n < fields && !first => {
-                    Source::Memory(place(input, &arrays[n]))
-                }
+                (_, Fields::Memory(arrays)) if n < fields && !first => from(&arrays[n]),
                 (_, Fields::Files(_)) if n < fields && !first => {
-                    Source::File(&opened[n], input.start(self.npy) + skipped(input) as u64)
+                    Source::File(&opened[n], input.start(self.npy))
                 }
-                (Input::Memory(array), _) => Source::Memory(place(input, array)),
+                (Input::Memory(array), _) => from(array),
                 (Input::File(file), _) => {
                     let (file, start) = file.direct();
-                    Source::File(file, start + skipped(input) as u64)
+                    Source::File(file, start)
                 }
             }
         };
         let sources: Vec<Source<'_>> = (0..self.inputs.len()).map(source).collect();
         let sink = |n: usize| match target {
-            Fields::Memory(arrays) => Ok(Sink::Memory(place(&self.inputs[n], &arrays[n]))),
+            Fields::Memory(arrays) => Ok(Sink::Memory(to(&arrays[n]))),
             Fields::Files(files) => {
                 let ((file, path), input) = (&files[n], &self.inputs[n]);
                 let start = input.start(self.npy);
@@ -85,7 +88,7 @@ impl Run<'_> {
                 }
                 let bytes = self.share.bytes(start, input.slab_bytes() as u64);
                 let writer = DirectWriter::new(DirectFile::of(file, path, true)?, bytes.start)?;
-                let start = start + skipped(input) as u64;
+                let start = start as i64 + skipped(input.slab_bytes()) as i64;
                 Ok(Sink::Down(Box::new(Down { writer, start, end: bytes.end })))
             }
         };
@@ -121,7 +124,9 @@ impl Run<'_> {
             fields,
             dims: [read.len(), self.dims()[1], self.dims()[2]],
             first: read.start,
-            own: self.share.own.start - read.start..self.share.own.end - read.start,
+            own: self.share.own.start + origin - read.start
+                ..self.share.own.end + origin - read.start,
+            slabs: of_arrays,
             up,
             threads: self.settings.processors() as usize,
             norm: self.settings.tolerance.is_some(),
@@ -169,5 +174,15 @@ impl Run<'_> {
 /// Returns the place of an array. The run writes only to arrays that it has made.
 fn slabs(array: &Array) -> Slabs {
     let pitch = three(array.dims())[2] * array.element().bytes();
-    Slabs { start: array.bytes().as_ptr().cast_mut(), first: 0, pitch }
+    Slabs { start: array.bytes().as_ptr().cast_mut(), first: 0, pitch, around: None }
+}
+
+/// Returns slabs whose first one is some bytes further.
+const fn skipping(slabs: Slabs, bytes: isize) -> Slabs {
+    Slabs { start: slabs.start.wrapping_offset(bytes), ..slabs }
+}
+
+fn slab_bytes(array: &Array) -> isize {
+    let [_, rows, cols] = three(array.dims());
+    (rows * cols * array.element().bytes()) as isize
 }

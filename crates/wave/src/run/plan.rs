@@ -20,7 +20,7 @@
 //! dimensions puts values back for the next one, so long pieces copy less. Each thread begins some
 //! pieces after the one before it, so short pieces wait less.
 
-use syncline_kernel::rule::Rule;
+use syncline_kernel::rule::{Edge, Rule};
 use syncline_store::ElementType;
 
 use crate::engines::copies;
@@ -43,6 +43,9 @@ pub struct ArrayPlan {
     pub piece: usize,
     /// The number of bands in memory at once.
     pub flight: usize,
+    /// The number of slabs that a pass reads twice at each end of the first axis: 0 unless that is
+    /// periodic.
+    pub twice: usize,
     /// The bytes of all buffers.
     pub memory: u64,
 }
@@ -76,8 +79,24 @@ const BLOCK: u64 = 4 << 10;
 /// What takes less memory, as a band has whole slabs.
 const TURNED: &str =
     "turn the arrays, and the kernel with them, so that their longest axis is the first";
+/// The share of slabs that a process computes twice is at most one in this number.
+pub(crate) const TWICE: usize = 8;
 /// Bytes of a task, with its location and its requests.
 const TASK: u64 = 3 << 10;
+
+/// Returns the slabs that a pass of one process reads twice for each level.
+pub(crate) fn around(rule: &Rule) -> usize {
+    if rule.edges[0] == Edge::Periodic { 2 * explicit::reach(rule) } else { 0 }
+}
+
+/// Returns the greatest depth of a pass over some slabs by one process: with more, it would compute
+/// too many of them twice.
+pub(crate) fn deepest(rule: &Rule, slabs: usize) -> u64 {
+    match around(rule) {
+        0 => u64::MAX,
+        around => (2 * slabs / (TWICE * around)).max(1) as u64,
+    }
+}
 
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'q> {
@@ -104,7 +123,8 @@ pub(crate) struct Question<'q> {
     /// The number of bands in memory at once, at most: less than the threads can use, where memory
     /// is short.
     pub(crate) flight: Option<usize>,
-    /// The slabs more than `dims` has that a pass of a member reads for each level.
+    /// The slabs more than `dims` has that a pass reads for each level: of a member of a team, or
+    /// where the first axis is periodic.
     pub(crate) around: usize,
     /// The bytes of a core's cache.
     pub(crate) cache: u64,
@@ -234,7 +254,11 @@ impl Question<'_> {
         };
         let panels: u64 = self.on_file.iter().enumerate().map(|(a, f)| panel(*f, a)).sum();
         let outs: u64 = (0..rule.fields).map(|field| panel(self.result_on_file, field)).sum();
-        let buffers = flight as u64 * (panels + outs) + self.threads as u64 * SMALL;
+        // Where the first slabs follow the last ones, each part is read into memory of its own.
+        let goes_around = self.rule.edges[0] == Edge::Periodic;
+        let apart = self.on_file.iter().enumerate().map(|(a, f)| panel(*f && goes_around, a));
+        let apart = apart.max().unwrap_or(0);
+        let buffers = flight as u64 * (panels + outs) + apart + self.threads as u64 * SMALL;
         // A band has a task for each piece, and one to read and one to write. Members that share
         // the columns have the tasks of all.
         let (_, pieces) = self.tasks(depth, band, piece);
@@ -451,6 +475,7 @@ impl Question<'_> {
             band: if !self.rule.explicit && self.rule.dimensions == 3 { 1 } else { band },
             piece,
             flight: self.flight(depth, band),
+            twice: around(self.rule) / 2 * depth,
             memory,
         }
     }

@@ -56,6 +56,11 @@ pub(crate) trait Scheme {
     /// Returns whether a pass may write over the fields that it reads, in memory.
     fn in_place(&self) -> bool;
 
+    /// Returns whether the first slabs follow the last ones.
+    fn goes_around(&self) -> bool {
+        false
+    }
+
     /// Returns how many slabs away, in any direction, a level reads values that another member of a
     /// team computes.
     fn reach(&self) -> usize {
@@ -133,7 +138,11 @@ impl Scheme for BySlabs<'_> {
     }
 
     fn in_place(&self) -> bool {
-        self.rule.edges[2] != Edge::Periodic
+        self.rule.edges[2] != Edge::Periodic && !self.goes_around()
+    }
+
+    fn goes_around(&self) -> bool {
+        self.rule.edges[0] == Edge::Periodic
     }
 
     fn reach(&self) -> usize {

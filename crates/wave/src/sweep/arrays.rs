@@ -16,7 +16,7 @@ use crate::run::computation::Computation;
 use crate::run::fields::{Input, Output};
 use crate::run::keep::Keep;
 use crate::run::machine::cache_bytes;
-use crate::run::plan::Question;
+use crate::run::plan::{Question, around, deepest};
 use crate::run::scheme::{BySlabs, Scheme};
 use crate::run::target::{Pending, Target};
 use crate::run::{Done, Run};
@@ -232,11 +232,12 @@ impl Sweep<Described> {
             let plan = settings.plan_strips(rule.touching(), inputs, what, disk)?;
             return Ok(self.noted(inputs, SweepPlan::Streamed(plan), disk));
         }
+        let dims = three(inputs[0].dims());
         let plan = Question {
             rule,
             members: 1,
             together: 1,
-            dims: three(inputs[0].dims()),
+            dims,
             elements: &elements,
             on_file: &on_file,
             result_on_file: to_files,
@@ -244,10 +245,10 @@ impl Sweep<Described> {
             iterations,
             converges: settings.tolerance.is_some(),
             depth: settings.depth,
-            deepest: u64::MAX,
+            deepest: deepest(rule, dims[0]),
             threads: settings.processors() as usize,
             flight: None,
-            around: 0,
+            around: around(rule),
             memory: settings.memory,
             cache: cache_bytes(),
             disk,

@@ -243,7 +243,8 @@ impl Written {
         }
         let Some(of_pass) = &self.before else { return Ok(()) };
         let unit = share.unit.unwrap_or(1);
-        let units = sums.slabs.start / unit..sums.slabs.end.div_ceil(unit);
+        let slabs = sums.slabs.iter().filter(|slabs| !slabs.is_empty());
+        let units = slabs.flat_map(|slabs| slabs.start / unit..slabs.end.div_ceil(unit));
         for ((read, expected), path) in sums.read.iter().zip(&of_pass.sums).zip(&of_pass.paths) {
             let actual = read.as_ref().map_or(&[][..], SlabSums::values);
             for n in units.clone() {

@@ -23,7 +23,7 @@ use crate::engines::explicit;
 use crate::pass::sums::unit_of;
 use crate::run::fields::Input;
 use crate::run::machine::{cache_bytes, rate_of};
-use crate::run::plan::{ArrayPlan, Question};
+use crate::run::plan::{ArrayPlan, Question, TWICE};
 use crate::team::agree::all;
 use crate::team::columns::LeaningColumns;
 use crate::team::groups::Groups;
@@ -32,8 +32,6 @@ use crate::{Error, Result};
 
 /// The least number of units of sums that a member should have, and the greatest.
 const UNITS: [usize; 2] = [8, 64];
-/// The share of slabs that a member computes twice is at most one in this number.
-const TWICE: usize = 8;
 
 /// What the members have.
 pub(super) struct Given {

@@ -14,6 +14,9 @@
 //! read           a a a a a a a a
 //! ```
 //!
+//! Where the first axis is periodic, positions beyond the last slab are those of the first ones
+//! again: ranges of what is read are counted so, and one member alone reads beyond its share, too.
+//!
 //! A block of a file has one writer. The bytes of a member begin and end at the boundaries of
 //! blocks; it also computes the slab in which its last block ends.
 //!
@@ -59,6 +62,25 @@ impl Share {
         let unit = self.unit.unwrap_or(1);
         let start = wanted.start.saturating_sub(more) / unit * unit;
         start..(wanted.end + more).next_multiple_of(unit).min(self.slabs)
+    }
+
+    /// Returns the same as [`read`](Self::read) where the first axis is periodic, from a position
+    /// in the array on: it goes on behind the last slab with the first ones, as often as it takes.
+    /// The slabs that are wanted are further by the returned number, a multiple of all slabs.
+    pub(crate) fn read_around(&self, wanted: &Range<usize>, more: usize) -> (Range<usize>, usize) {
+        let (unit, slabs) = (self.unit.unwrap_or(1), self.slabs);
+        let later = more.saturating_sub(wanted.start).div_ceil(slabs) * slabs;
+        let (start, end) = (wanted.start + later - more, wanted.end + later + more);
+        // The last unit of the array may be shorter than the others.
+        let over = (end - 1) % slabs + 1;
+        let end = end - over + over.next_multiple_of(unit).min(slabs);
+        (start - start % slabs % unit..end, later)
+    }
+
+    /// Returns the slabs of the array that are in a range of what is read, each once.
+    pub(crate) fn once(&self, read: &Range<usize>) -> [Range<usize>; 2] {
+        let end = read.end.min(read.start + self.slabs);
+        [read.start..end.min(self.slabs), 0..end.saturating_sub(self.slabs)]
     }
 
     /// Returns the bytes of a file that the member writes, if the slabs begin at byte `start` and
@@ -117,6 +139,17 @@ mod tests {
                 prop_assert!(read.end >= (wanted.end + more).min(slabs));
                 let whole = |at: usize| at.is_multiple_of(unit) || at == slabs;
                 prop_assert!(whole(read.start) && whole(read.end));
+                let (read, later) = share.read_around(&wanted, more);
+                prop_assert!(read.start < slabs && later % slabs == 0);
+                prop_assert!(read.start + more <= wanted.start + later);
+                prop_assert!(read.end >= wanted.end + later + more);
+                prop_assert!(whole(read.start) && whole((read.end - 1) % slabs + 1));
+                let mut times = vec![0; slabs];
+                share.once(&read).into_iter().flatten().for_each(|slab| times[slab] += 1);
+                for (slab, times) in times.into_iter().enumerate() {
+                    let is_read = read.contains(&slab) || read.contains(&(slab + slabs));
+                    prop_assert_eq!(times, usize::from(is_read));
+                }
             }
             prop_assert_eq!((next, byte), (slabs, start + slabs as u64 * slab));
         }

@@ -80,6 +80,7 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
             band: random.within(1..=20),
             piece: random.within(1..=60),
             flight: threads + 1,
+            twice: 0,
             memory: 0,
         };
         let inputs: Vec<_> = arrays.iter().map(Input::Memory).collect();
@@ -343,7 +344,7 @@ fn random_bands(cases: std::ops::Range<u64>, case: &Cases) {
         }
         let Some(columns) = question.columns(depth as usize, band) else { continue };
         let (piece, passes) = (random.within(1..=60), iterations.div_ceil(depth));
-        let plan = ArrayPlan { depth, passes, band, piece, flight, memory: 0 };
+        let plan = ArrayPlan { depth, passes, band, piece, flight, twice: 0, memory: 0 };
         runs += 1;
         let up = rule.direction(0).up;
         let levels = (0..depth).take_while(|&i| rule.direction(i).up == up).count() as u64;

@@ -156,7 +156,8 @@ pub(crate) fn description_of(
             .map(|axis| {
                 let number = if masks { "1" } else { "3" };
                 let rules = ["'fixed'", "'clamped'", "'reflected'", number, "'periodic'"];
-                let most = if explicit && axis == "columns" { 5 } else { 4 };
+                let first = if dimensions == 3 { "planes" } else { "rows" };
+                let most = if explicit && ["columns", first].contains(&axis) { 5 } else { 4 };
                 format!("{axis} = {}", rules[random.below(most)])
             })
             .collect();

@@ -69,7 +69,18 @@ fn errors_name_the_place() {
         ("edges = 'round'\nupdate = 'u = n'", "4:9 there is no edge `round`; there are fixed"),
         ("edges = { row = 1 }\nupdate = 'u = n'", "4:11 there is no axis `row`; is `rows` meant?"),
         ("edges = { rows = [] }\nupdate = 'u = n'", "4:18 an edge is one of fixed, clamped"),
-        ("edges = { rows = 'periodic' }\nupdate = 'u = old.n'", "4:18 rows cannot be periodic"),
+        (
+            "edges = { rows = 'periodic' }\nupdate = 'u = n'",
+            "4:18 rows can be periodic only if the update reads values before the iteration",
+        ),
+        (
+            "edges = 'periodic'\nupdate = 'u = w'",
+            "4:9 rows can be periodic only if the update reads values before the iteration",
+        ),
+        (
+            "dimensions = 3\nedges = { rows = 'periodic' }\nupdate = 'u = old.n'",
+            "5:18 rows cannot be periodic in three dimensions; planes and columns can",
+        ),
         (
             "edges = { columns = 'periodic' }\nupdate = 'u = w'",
             "4:21 columns can be periodic only if the update reads values before the iteration",
@@ -276,7 +287,7 @@ proptest! {
         tokens in prop::collection::vec(token(), 0..40),
         lines in prop::collection::vec(select(vec![
             "dimensions = 3", "overflow = 'wrapping'", "edges = 'clamped'", "edges = 3",
-            "edges = { columns = 'periodic', rows = 0 }", "directions = ['north-west']",
+            "edges = { columns = 'periodic', rows = 0 }", "edges = 'periodic'", "directions = ['north-west']",
             "directions = ['up-north-west']",
             "types = { u = 'uint8', v = 'float32' }", "nodata = { u = 3 }",
             "nodata = { v = { value = nan, seen = 0 } }",

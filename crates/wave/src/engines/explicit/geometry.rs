@@ -39,7 +39,11 @@ impl Geometry {
         let most = |axis: usize| reaches[axis].0.max(reaches[axis].1);
         let tiled = if rule.dimensions == 2 { 2 } else { 1 };
         let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
-        let behind = if rule.edges[0] == Edge::Fixed { down } else { slab_reach };
+        // No slab of a pass is at a periodic edge.
+        let behind = match rule.edges[0] {
+            Edge::Fixed | Edge::Periodic => down,
+            _ => slab_reach,
+        };
         Geometry {
             dims,
             bands: Bands {

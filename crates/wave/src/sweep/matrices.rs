@@ -119,6 +119,7 @@ impl Settings {
             cache: cache_bytes(),
             disk,
         }
+        .narrowed()
         .answer()
     }
 

@@ -346,8 +346,8 @@ impl OnTeam<'_> {
         }
     }
 
-    /// Returns the parts of the fields that a member reads in the next pass, of some levels; without
-    /// a next pass, what it has at the end. All members have as many.
+    /// Returns the parts of the fields that a member reads in the next pass, of some levels; or,
+    /// without a next pass, what it has at the end. All members have as many.
     fn needs(&self, agreed: &Agreed, member: usize, next: Option<usize>) -> Vec<Region> {
         match (&agreed.division, next) {
             (_, None) => vec![self.has(agreed, member, 0)],

@@ -30,6 +30,17 @@
 //! A ring has the slabs of the bands in flight, and `levels * (reach + storage)` more. Coefficients
 //! in memory are read where they are; others have rings of their own.
 //!
+//! Of few long rows each such slab would take more than all else. If all slabs are in one band, or
+//! no update reads another slab, a level is stored in the slabs of the one before instead, by the
+//! length of a piece and the reach further to the left: the values that it overwrites there are of
+//! pieces before, and too far for the updates of this one.
+//!
+//! ```text
+//! level t reads     row r       o o o o . . . x x x x o        the piece x has 4 columns, the
+//!                                                              reach is 1: 5 to the left
+//! level t stores    row r       * * * *
+//! ```
+//!
 //! # Periodic columns
 //! The columns are extended by the reach of all levels on both sides, with values of the other end;
 //! every level computes what the next one needs of the extension. In two dimensions this takes
@@ -87,7 +98,7 @@ pub(crate) struct Explicit<'r> {
     /// The rows that the program reads; and for each read its row, and its distance in bytes.
     rows: Vec<Row>,
     distances: Vec<(usize, isize)>,
-    /// The numbers that reads see beyond an edge, with the length of a row; and for each read those
+    /// The numbers that reads see beyond an edge, with the length of a run; and for each read those
     /// beyond the edges of the axes, if it sees any.
     numbers: Vec<IoBuffer>,
     beyond: Vec<[Option<usize>; 3]>,
@@ -204,7 +215,7 @@ fn beyond(rule: &Rule, elements: &[ElementType]) -> Vec<(f64, ElementType)> {
 
 /// Returns the bytes of the numbers that a pass has for what is read beyond the edges.
 pub(crate) fn beyond_bytes(rule: &Rule, elements: &[ElementType], geometry: &Geometry) -> u64 {
-    let longest = geometry.width(false).max(1);
+    let longest = geometry.longest_run();
     beyond(rule, elements).iter().map(|(_, element)| (longest * element.bytes() + 64) as u64).sum()
 }
 
@@ -236,7 +247,7 @@ impl<'r> Explicit<'r> {
                 })
             })
             .collect::<Result<_>>()?;
-        let (longest, mut numbers) = (geometry.width(false).max(1), Vec::new());
+        let (longest, mut numbers) = (geometry.longest_run(), Vec::new());
         let kinds = beyond(rule, &elements);
         for (value, element) in &kinds {
             let mut buffer = IoBuffer::new(longest * element.bytes() + 64)?;
@@ -302,8 +313,8 @@ impl<'r> Explicit<'r> {
     fn at(&self, field: usize, level: usize, slab: usize, row: isize, col: isize) -> *mut u8 {
         let g = &self.geometry;
         let ring = &self.fields[field];
-        let start = ring.slab(slab as isize - (level * g.storage()) as isize);
-        let lag = ((g.bands.levels - level) * g.skew) as isize;
+        let start = ring.slab(slab as isize - (level * g.storage.0) as isize);
+        let lag = ((g.bands.levels - level) * g.storage.1) as isize;
         let (row, col) = if g.tiled == 1 { (row + lag, col) } else { (row, col + lag) };
         let index = row * g.width(true) as isize + col + g.extended as isize;
         start.wrapping_offset(index * self.elements[field].bytes() as isize)

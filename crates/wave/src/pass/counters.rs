@@ -147,7 +147,7 @@ impl Case {
                 dims,
                 first: 0,
                 own: 0..rows,
-                slabs: rows,
+                slabs: self.shape.rows,
                 up: false,
                 threads: self.threads,
                 norm: false,

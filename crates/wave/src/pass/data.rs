@@ -75,8 +75,8 @@ pub(super) enum Outgoing {
 /// A file that is written downward.
 pub(crate) struct Down {
     pub(crate) writer: DirectWriter,
-    /// The byte at which the first slab of the pass begins, or would begin, and the end of the bytes
-    /// that the pass writes.
+    /// The byte at which the first slab of the pass begins, or would begin, and the end of the
+    /// bytes that the pass writes.
     pub(crate) start: i64,
     pub(crate) end: u64,
 }
@@ -305,8 +305,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Reads the slabs of a band among which the first ones of the arrays follow the last ones: part
-    /// by part, each into memory of its own, from where it is copied to its place.
+    /// Reads the slabs of a band among which the first ones of the arrays follow the last ones:
+    /// part by part, each into memory of its own, from where it is copied to its place.
     fn read_apart(&self, panel: &Panel, queue: &mut IoQueue, slabs: &Range<usize>) -> Result<()> {
         for (array, buffer) in panel.buffers.iter().enumerate() {
             let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {

@@ -18,7 +18,8 @@
 //! of a piece do not stay in the cache for the next level. A band transfers the slabs that it works
 //! on, those of all levels, so deep passes have high bands. A piece of an ordered rule in two
 //! dimensions puts values back for the next one, so long pieces copy less. Each thread begins some
-//! pieces after the one before it, so short pieces wait less.
+//! pieces after the one before it, so short pieces wait less. A pass of one band, as few long rows
+//! have it, is done by one thread, and has the least memory.
 
 use syncline_kernel::rule::{Edge, Rule};
 use syncline_store::ElementType;
@@ -81,6 +82,8 @@ const TURNED: &str =
     "turn the arrays, and the kernel with them, so that their longest axis is the first";
 /// The share of slabs that a process computes twice is at most one in this number.
 pub(crate) const TWICE: usize = 8;
+/// The number of slabs up to which a pass may have all of them in one band.
+const FEW: usize = 8;
 /// Bytes of a task, with its location and its requests.
 const TASK: u64 = 3 << 10;
 
@@ -146,7 +149,7 @@ impl Question<'_> {
             return flight;
         }
         let bands = match self.rule.explicit {
-            true => self.explicit(depth, (band, 1)).bands.count(),
+            true => self.explicit(depth, (band, 1, 1)).bands.count(),
             false => {
                 let last = |chain: Vec<ordered::Geometry>| chain.last().map(|g| g.bands.count());
                 self.chains(depth, (band, 1)).filter_map(last).max().unwrap_or(1)
@@ -156,10 +159,10 @@ impl Question<'_> {
     }
 
     /// Returns the geometry of a pass of an explicit rule.
-    fn explicit(&self, depth: usize, (band, flight): (usize, usize)) -> explicit::Geometry {
+    fn explicit(&self, depth: usize, bands: (usize, usize, usize)) -> explicit::Geometry {
         let [slabs, rows, cols] = self.dims;
         let dims = [slabs + self.around * depth, rows, cols];
-        explicit::Geometry::new(self.rule, dims, depth, band, flight)
+        explicit::Geometry::new(self.rule, dims, depth, bands)
     }
 
     /// Returns the bytes of the elements of a point, of some arrays.
@@ -213,7 +216,7 @@ impl Question<'_> {
         // The slabs of a band, and of the buffers for what comes in and what goes out.
         let most = band.min(self.dims[0] + self.around * depth).max(1);
         let (rings, piece_bytes, windows) = if rule.explicit {
-            let g = self.explicit(depth, (band, flight));
+            let g = self.explicit(depth, (band, flight, piece));
             let ring = |array: usize| {
                 let field = array < rule.fields;
                 let copied = field || self.on_file[array] || g.is_periodic();
@@ -309,7 +312,9 @@ impl Question<'_> {
         let update = update + RUN_NS / run as f64;
         let copies = COPY_NS[kind] * (fields + all) * self.moved_again(depth, band, piece);
         // A band loads and stores what it works on, also the slabs of bands before it.
-        let moves = MEMORY_NS * 2.0 * all * self.slabs(depth, band) as f64 / band as f64;
+        let few = self.dims[0] <= FEW;
+        let of_band = if few { band.min(self.dims[0]).max(1) } else { band } as f64;
+        let moves = MEMORY_NS * 2.0 * all * self.slabs(depth, band, piece) as f64 / of_band;
         let levels = depth as f64;
         let busy = points * (update * levels + copies + moves) / self.threads as f64;
         let moved = self.bytes(|array| self.on_file[array]) as f64
@@ -322,15 +327,22 @@ impl Question<'_> {
         // last piece of a member and the first one of its neighbour follow each other in turn: with
         // fewer than four each also waits for the other one's thread.
         let (share, least) = if self.members > 1 { (4.0, 0.25) } else { (2.0, 1.0) };
-        let together = (pieces as f64 / share).clamp(least, self.threads as f64);
+        let flight = self.flight(depth, band) as f64;
+        let together = (pieces as f64 / share).min(flight).clamp(least, self.threads as f64);
         let idle = self.threads as f64 / together;
         // A piece of an ordered rule waits for the second one of the band before: each thread
         // begins two pieces after the one before it.
         let later = if self.rule.explicit { 0.0 } else { 2.0 * (self.threads - 1) as f64 };
         let idle = idle * (1.0 + later * self.threads as f64 / (bands * pieces) as f64);
         // At the start and at the end of a pass only some bands are in flight.
-        let lag = 1.0 + (2.0 * levels + 3.0 * band as f64) / self.dims[0] as f64;
-        ((busy + tasks) * idle).max(disk) * lag + buffers as f64 * TOUCH_NS + PASS_NS
+        let lag = match bands {
+            1 if few => 1.0,
+            _ => 1.0 + (2.0 * levels + 3.0 * of_band) / self.dims[0] as f64,
+        };
+        let computing = (busy + tasks) * idle;
+        // The disk waits for the processors, and they for it, where there is one band at a time.
+        let both = if flight > 1.0 { computing.max(disk) } else { computing + disk };
+        both * lag + buffers as f64 * TOUCH_NS + PASS_NS
     }
 
     /// Returns how many times the values of a band are copied in and out: a piece in two dimensions
@@ -347,9 +359,9 @@ impl Question<'_> {
     }
 
     /// Returns the number of slabs that a band works on.
-    fn slabs(&self, depth: usize, band: usize) -> usize {
+    fn slabs(&self, depth: usize, band: usize, piece: usize) -> usize {
         match self.rule.explicit {
-            true => self.explicit(depth, (band, 1)).slabs(),
+            true => self.explicit(depth, (band, 1, piece)).slabs(),
             false => self.ordered(depth, band).iter().map(ordered::Geometry::slabs).sum(),
         }
     }
@@ -357,7 +369,7 @@ impl Question<'_> {
     /// Returns the numbers of bands and pieces of a pass.
     fn tasks(&self, depth: usize, band: usize, piece: usize) -> (usize, usize) {
         if self.rule.explicit {
-            let g = self.explicit(depth, (band, 1));
+            let g = self.explicit(depth, (band, 1, piece));
             return (g.bands.count(), g.walk().len().div_ceil(piece).max(1));
         }
         let chain = self.ordered(depth, band);

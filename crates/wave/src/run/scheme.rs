@@ -103,8 +103,8 @@ pub(crate) struct BySlabs<'r> {
 impl BySlabs<'_> {
     fn explicit(&self, extent: &Extent) -> explicit::Geometry {
         let Extent { dims, ref wanted, levels, .. } = *extent;
-        let (band, flight) = (self.plan.band, self.plan.flight);
-        explicit::Geometry::new(self.rule, dims, levels, band, flight).wanting(wanted)
+        let bands = (self.plan.band, self.plan.flight, self.plan.piece);
+        explicit::Geometry::new(self.rule, dims, levels, bands).wanting(wanted)
     }
 
     /// Returns the geometries of the engines of a pass of an ordered rule.

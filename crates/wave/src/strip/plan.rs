@@ -82,6 +82,8 @@ const BAND_MOST: usize = 64;
 /// The range of columns in a tile: in a narrower one the start of the loop dominates, and a wider
 /// one gains nothing.
 const TILE: std::ops::RangeInclusive<usize> = 32..=128;
+/// The bytes of a strip of long rows.
+const LONG: usize = 8 << 20;
 /// The depth for which a smaller band is chosen, instead of a smaller depth.
 const WORTH: u64 = 20;
 /// Nanoseconds to pack a value; `UPDATE_NS` is that to update a point with four values to a vector,
@@ -139,6 +141,16 @@ impl Question {
         Question { shape: Shape::new(self.shape.rows, cols), ..self.clone() }
     }
 
+    /// Returns the same question with vectors that the rows fill, if there are fewer rows than a
+    /// vector has values and they are long: a strip takes as much memory as if it had all rows.
+    pub(crate) fn narrowed(self) -> Self {
+        let width = |lanes: &Lanes| lanes.width(self.value);
+        let strip = width(&self.lanes) * self.shape.cols * self.value * self.arrays;
+        let fits = |lanes: &Lanes| (self.shape.rows..width(&self.lanes)).contains(&width(lanes));
+        let lanes = Lanes::available().filter(fits).min_by_key(width);
+        Question { lanes: lanes.filter(|_| strip > LONG).unwrap_or(self.lanes), ..self }
+    }
+
     /// Returns the number of rows in a panel.
     fn rows(&self, band: usize) -> usize {
         (band * self.lanes.width(self.value)).min(self.shape.rows)
@@ -148,7 +160,9 @@ impl Question {
     fn bytes(&self, depth: u64, band: usize, slots: usize) -> u64 {
         let ring = self.geometry(depth as usize, band, slots).bytes(self.value);
         let norms = if self.converges { 16 * depth } else { 0 };
-        let panel = ((self.rows(band) + 1) * self.shape.cols * self.value + (16 << 10)) as u64;
+        // The first band has a row more.
+        let rows = (self.rows(band) + 1).min(self.shape.rows);
+        let panel = (rows * self.shape.cols * self.value + (16 << 10)) as u64;
         let buffers = self.on_file + usize::from(self.result_on_file);
         // Large buffers occupy whole huge pages.
         let whole =

@@ -121,6 +121,7 @@ impl Settings {
             cache: cache_bytes(),
             disk,
         }
+        .narrowed()
         .answer()
     }
 

@@ -64,9 +64,9 @@ impl Share {
         start..(wanted.end + more).next_multiple_of(unit).min(self.slabs)
     }
 
-    /// Returns the same as [`read`](Self::read) where the first axis is periodic, from a position in
-    /// the array on: it goes on behind the last slab with the first ones, as often as it takes. The
-    /// slabs that are wanted are further by the returned number, a multiple of all slabs.
+    /// Returns the same as [`read`](Self::read) where the first axis is periodic, from a position
+    /// in the array on: it goes on behind the last slab with the first ones, as often as it takes.
+    /// The slabs that are wanted are further by the returned number, a multiple of all slabs.
     pub(crate) fn read_around(&self, wanted: &Range<usize>, more: usize) -> (Range<usize>, usize) {
         let (unit, slabs) = (self.unit.unwrap_or(1), self.slabs);
         let later = more.saturating_sub(wanted.start).div_ceil(slabs) * slabs;

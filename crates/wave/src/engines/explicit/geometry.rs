@@ -21,16 +21,20 @@ pub(crate) struct Geometry {
     pub(super) skew: usize,
     /// The columns by which slabs are extended on both sides.
     pub(super) extended: usize,
+    /// By how many slabs a level is stored above the one before, and by how many positions to its
+    /// left.
+    pub(super) storage: (usize, usize),
+    /// The most positions of a piece.
+    piece: usize,
 }
 
 impl Geometry {
-    /// Returns the geometry of passes of a rule.
+    /// Returns the geometry of passes of a rule. A piece has `piece` positions at most.
     pub(crate) fn new(
         rule: &Rule,
         dims: [usize; 3],
         levels: usize,
-        band: usize,
-        flight: usize,
+        (band, flight, piece): (usize, usize, usize),
     ) -> Self {
         let reaches = rule.reach();
         // A read leads no farther than to the other end of the field.
@@ -44,7 +48,8 @@ impl Geometry {
             Edge::Fixed | Edge::Periodic => down,
             _ => slab_reach,
         };
-        Geometry {
+        let skew = most(tiled);
+        let above = Geometry {
             dims,
             bands: Bands {
                 slabs: dims[0],
@@ -59,8 +64,18 @@ impl Geometry {
             },
             tiled,
             reach: slab_reach,
-            skew: most(tiled),
+            skew,
             extended,
+            storage: (slab_reach + 1, skew),
+            piece,
+        };
+        // Few long rows take less memory where each level is stored beside the one before.
+        let beside = Geometry { storage: (0, skew + piece), ..above };
+        let values = |g: &Geometry| g.slots(true) * g.width(true);
+        let alone = slab_reach == 0 || band >= dims[0] + levels * behind;
+        match tiled == 2 && alone && values(&beside) < values(&above) {
+            true => beside,
+            false => above,
         }
     }
 
@@ -68,11 +83,6 @@ impl Geometry {
     pub(crate) fn wanting(self, slabs: &Range<usize>) -> Self {
         let wanted = (slabs.start, slabs.end);
         Geometry { bands: Bands { wanted, ..self.bands }, ..self }
-    }
-
-    /// Returns the number of slabs by which a level is stored above the one before.
-    pub(super) const fn storage(&self) -> usize {
-        self.reach + 1
     }
 
     /// Returns the positions of the tiled axis over which the pieces of a band go, counted for the
@@ -85,23 +95,29 @@ impl Geometry {
 
     /// Returns the number of columns of an extended row, as a ring stores it.
     pub(super) fn width(&self, shifted: bool) -> usize {
-        let lag = if shifted && self.tiled == 2 { self.bands.levels * self.skew } else { 0 };
+        let lag = if shifted && self.tiled == 2 { self.bands.levels * self.storage.1 } else { 0 };
         self.dims[2] + 2 * self.extended + lag
+    }
+
+    /// Returns the greatest number of points that a program updates at once.
+    pub(super) fn longest_run(&self) -> usize {
+        let row = self.width(false).max(1);
+        if self.tiled == 2 { row.min(self.piece) } else { row }
     }
 
     /// Returns the number of rows of a slab, as a ring stores it.
     pub(super) fn rows(&self, shifted: bool) -> usize {
-        let lag = if shifted && self.tiled == 1 { self.bands.levels * self.skew } else { 0 };
+        let lag = if shifted && self.tiled == 1 { self.bands.levels * self.storage.1 } else { 0 };
         self.dims[1] + lag
     }
 
     /// Returns the number of slabs of the rings of fields and of coefficients.
     pub(super) fn slots(&self, field: bool) -> usize {
-        let stored = if field { self.bands.levels * self.storage() } else { 0 };
+        let stored = if field { self.bands.levels * self.storage.0 } else { 0 };
         let all =
             self.bands.band * self.bands.flight + self.bands.levels * self.bands.behind + stored;
         // With room for each slab of each level none takes the place of another one.
-        (all + 2 * self.reach + self.storage()).min((self.bands.slabs + stored).max(1))
+        (all + 2 * self.reach + self.storage.0).min((self.bands.slabs + stored).max(1))
     }
 
     /// Returns whether slabs are extended.
@@ -112,12 +128,12 @@ impl Geometry {
     /// Returns the number of slabs that a band works on.
     pub(crate) fn slabs(&self) -> usize {
         let Bands { band, levels, behind, .. } = self.bands;
-        band + levels * (behind + self.storage()) + 2 * self.reach
+        band.min(self.dims[0]) + levels * (behind + self.storage.0) + 2 * self.reach
     }
 
     /// Returns the number of points whose values one level of a piece reads or writes.
     pub(crate) fn level_points(&self, piece: usize) -> u64 {
-        let slabs = self.bands.band + 2 * self.reach + self.storage();
+        let slabs = self.bands.band.min(self.dims[0]) + 2 * self.reach + self.storage.0;
         let positions = (piece + 2 * self.skew).min(self.dims[self.tiled]);
         let others = if self.tiled == 2 { 1 } else { self.width(false) };
         (slabs * positions * others) as u64

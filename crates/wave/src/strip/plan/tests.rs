@@ -116,3 +116,19 @@ fn the_estimate_knows_how_far_deep_chains_walk() {
         }
     }
 }
+
+#[test]
+fn few_long_rows_have_vectors_that_they_fill() {
+    let widest = Lanes::available().max_by_key(|lanes| lanes.width(8)).unwrap();
+    let of = |rows, cols| {
+        let wide = Question { arrays: 1, on_file: 1, lanes: widest, ..question(rows, cols, 20) };
+        (wide.clone().answer().unwrap(), wide.narrowed().answer().unwrap())
+    };
+    let (wide, narrow) = of(1, 4_000_000);
+    assert_eq!(narrow.lanes, Lanes::Scalar);
+    assert!(2 * narrow.memory < wide.memory || widest == Lanes::Scalar, "{narrow:?}");
+    assert!(narrow.memory < 8 * 32_000_000, "{narrow:?}");
+    for (rows, cols) in [(1, 1000), (64, 4_000_000)] {
+        assert_eq!(of(rows, cols).1.lanes, widest, "{rows} x {cols}");
+    }
+}

@@ -18,8 +18,9 @@
 //!
 //! # Costs
 //! A step jumps to the next one: an optimising compiler makes a jump of a call at the end of a
-//! function, which costs two instructions. Without optimisation it is a call, so the stack holds
-//! one frame for each step. An operand costs the load of its offset, and a load for each vector.
+//! function, which costs two instructions. Without optimisation it is a call, so steps are in
+//! chains of limited length, and the stack holds one frame for each step of a chain. An operand
+//! costs the load of its offset, and a load for each vector.
 //!
 //! # Source
 //! Threaded code: J. Bell, CACM 1973. Steps that combine several operations: A. Ertl and D. Gregg,
@@ -32,6 +33,9 @@ use crate::lanes::Vector;
 
 /// The greatest number of operands of a step.
 const OPERANDS: usize = 5;
+
+/// The greatest number of steps of a chain.
+const CHAIN: usize = 48;
 
 /// The number of slots that [`Blocks::new`] needs for itself.
 pub(super) const SPARE: usize = 4;
@@ -49,7 +53,7 @@ struct Step {
 /// Computes the result of a step, and runs the next one.
 ///
 /// # Safety
-/// * The steps from `step` on must be those of a [`Blocks`] up to the last one.
+/// * The steps from `step` on must be those of a [`Blocks`] up to the end of a chain.
 /// * `slots` must be valid for reads and writes of all slots, and those that the steps read must
 ///   have been stored to.
 /// * Each `c` must be aligned to the vectors and valid for reads of all coefficients of a vector.
@@ -73,7 +77,10 @@ pub(super) enum Place {
 /// The steps for `R` vectors.
 #[derive(Debug)]
 pub(crate) struct Blocks {
+    /// Chains of steps, each with a step at its end that runs no other.
     steps: Box<[Step]>,
+    /// The first step of each chain.
+    chains: Box<[u32]>,
 }
 
 impl Blocks {
@@ -87,7 +94,7 @@ impl Blocks {
             Place::Slot(slot) => (slot * R * size_of::<L>()) as u32,
             Place::Coefficient(n) => (n * size_of::<L>()) as u32,
         };
-        let mut steps = Vec::new();
+        let mut all = Vec::new();
         let mut push = |op: Op, to: Place, from: &[Place]| -> Option<()> {
             let bit = |(k, place): (usize, &Place)| {
                 u32::from(matches!(place, Place::Coefficient(_))) << k
@@ -96,7 +103,7 @@ impl Blocks {
             let form = Vectors::<L, R> { coefficients, lanes: PhantomData };
             let run = real(op, &form).flatten()?;
             let from = std::array::from_fn(|k| from.get(k).map_or(0, |place| offset(*place)));
-            steps.push(Step { run, to: offset(to), from });
+            all.push(Step { run, to: offset(to), from });
             Some(())
         };
         for (op, to, mut from) in operations {
@@ -112,14 +119,19 @@ impl Blocks {
                 push(op, to, &from);
             }
         }
-        steps.push(Step { run: end, to: 0, from: [0; OPERANDS] });
-        Blocks { steps: steps.into() }
+        let (mut steps, mut chains) = (Vec::new(), Vec::new());
+        for chain in all.chunks(CHAIN) {
+            chains.push(steps.len() as u32);
+            steps.extend_from_slice(chain);
+            steps.push(Step { run: end, to: 0, from: [0; OPERANDS] });
+        }
+        Blocks { steps: steps.into(), chains: chains.into() }
     }
 
     /// Returns the number of steps.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.steps.len() - 1
+        self.steps.len() - self.chains.len()
     }
 
     /// Runs the steps.
@@ -134,9 +146,15 @@ impl Blocks {
         coefficients: [*const E; R],
     ) {
         let c = |r: usize| coefficients[r.min(R - 1)].cast::<u8>();
-        let step = self.steps.as_ptr();
-        // SAFETY: the conditions are those of this function.
-        unsafe { ((*step).run)(step, slots, c(0), c(1), c(2), c(3)) }
+        let (first, mut chain) = (self.steps.as_ptr(), 0);
+        while chain < self.chains.len() {
+            // SAFETY: a chain begins at this step; the other conditions are those of this function.
+            unsafe {
+                let step = first.add(self.chains[chain] as usize);
+                ((*step).run)(step, slots, c(0), c(1), c(2), c(3));
+            }
+            chain += 1;
+        }
     }
 }
 
@@ -177,7 +195,7 @@ fn step<L: Vector, const R: usize, O: Computed<N>, const N: usize, const C: u32>
     }
 }
 
-/// Ends the steps.
+/// Ends a chain.
 ///
 /// # Safety
 /// None.

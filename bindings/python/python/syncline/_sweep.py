@@ -90,8 +90,9 @@ def sweep(
         its number or ``"planes"``, ``"rows"``, ``"columns"`` (``{1: "periodic"}``): ``"fixed"``
         (points that lack a neighbour keep their values; the default, also called ``"none"``),
         ``"nearest"``, ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here),
-        a number, or, along the first and the last axis of explicit kernels, ``"periodic"``. A
-        point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever is beyond the other axes.
+        a number, or, along the first and the last axis of explicit kernels, ``"periodic"``. A point
+        of which one neighbour is beyond a ``"fixed"`` edge stays, whatever is beyond the other
+        axes.
     nodata : number or dict, optional
         The value of the field, or of each array, that means no data [default: what the arrays say,
         as their attributes ``_FillValue`` or ``missing_value``, the nodata of a GeoTIFF, or the

@@ -108,8 +108,8 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Returns the description with its functions, which note an exception in `failure`, and end the
-    /// sweep by its monitor.
+    /// Returns the description with its functions, which note an exception in `failure`, and end
+    /// the sweep by its monitor.
     pub(crate) fn with_functions(
         &self,
         py: Python<'_>,

@@ -35,14 +35,15 @@
 
 use std::iter::successors;
 
+use syncline_blocks::kernel::Real;
 use syncline_blocks::{Error as BlocksError, plan::BlockPlan};
 use syncline_common::units::{AtLeast, Bytes};
 use syncline_memory::room;
 use syncline_store::{Block, Grid, Layout, Matrix};
-use syncline_wave::{Error as WaveError, Runner, lanes::Real};
+use syncline_wave::{Error as WaveError, Runner, kernels::AnyKernel};
 
 use crate::error::{Error, Result};
-use crate::kernels::{AnySweep, Arrays, BlockOptions, SweepOptions};
+use crate::sweeps::{Arrays, BlockOptions, SweepOptions};
 use crate::system;
 
 /// Memory that the program has not touched yet when the bound is divided: data of the libraries,
@@ -112,7 +113,7 @@ impl Bound {
     /// [`Error::Memory`], and errors of the matrices.
     pub(crate) fn for_blocks<T: Real>(
         self,
-        runs: &dyn AnySweep<T>,
+        kernel: &AnyKernel,
         how: &SweepOptions,
         threads: bool,
         arrays: &Arrays<T>,
@@ -123,7 +124,7 @@ impl Bound {
         let per_block = if threads { PER_BLOCK + PER_THREAD + recorded(how) } else { PER_BLOCK };
         let tasks = |grid: &Grid| grid.len() as u64 * per_block;
         let plan = |how: &SweepOptions| -> Result<BlockPlan> {
-            Ok(runs.plan_in_blocks(how, arrays, result)?)
+            Ok(how.plan_in_blocks(kernel, arrays, result)?)
         };
         let choice = |memory| match plan(&SweepOptions { memory, ..how.clone() }) {
             Ok(plan) => Ok((plan.grid, plan.expected)),
@@ -176,7 +177,7 @@ impl Bound {
     /// [`Error::Memory`], and errors of the matrices.
     pub(crate) fn for_streamed<T: Real>(
         self,
-        runs: &dyn AnySweep<T>,
+        kernel: &AnyKernel,
         how: &SweepOptions,
         arrays: &Arrays<T>,
     ) -> Result<SweepOptions> {
@@ -187,7 +188,7 @@ impl Bound {
         let own = self.streaming(threads);
         let how = SweepOptions { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
         // The field stands for the result, which is also a row-major file.
-        match runs.plan(&how, arrays, &arrays.field) {
+        match how.plan(kernel, arrays, &arrays.field) {
             Ok(_) => Ok(how),
             Err(error) => Err(self.of_streamed(error, threads, arrays)),
         }

@@ -22,7 +22,7 @@ use syncline_wave::{Error as WaveError, lanes::Real};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs};
 use crate::error::{Error, Result};
-use crate::kernels::Arrays;
+use crate::sweeps::Arrays;
 
 /// The way in which a sweep goes over its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

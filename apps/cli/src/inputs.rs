@@ -7,9 +7,10 @@ use syncline_store::{DataDir, ElementType, Matrix};
 use syncline_wave::lanes::Real;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arrays, Kernel};
+use crate::kernels::Kernel;
 use crate::output::LAYOUT;
 use crate::results::Raw;
+use crate::sweeps::Arrays;
 
 /// The directories that a run reads.
 #[derive(Debug)]

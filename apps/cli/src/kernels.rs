@@ -3,17 +3,13 @@
 //! To add a kernel, add a name in [`Known`], a line in [`Kernel::choose`], and a line in the help
 //! (`args/run.rs`). Kernels described in a file need none of this.
 //!
-//! The kernels are compiled in `syncline_sweeps`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use syncline_store::{Shape, checksum::checksum, chunk::read_text};
-pub(crate) use syncline_sweeps::{AnySweep, Arrays, BlockOptions, Loops, SweepOptions};
-use syncline_sweeps::{RunsAll, sor};
 use syncline_wave::{
     Described,
-    kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
+    kernels::{Alignment, AnyKernel, GaussSeidelVariable, Lk23, NinePoint, Sor},
 };
 
 use crate::args::{KernelName, Known, RunArgs};
@@ -67,8 +63,8 @@ pub(crate) struct Kernel {
     pub(crate) parameters: Vec<(&'static str, String)>,
     /// The file that describes it, if it is not built in.
     pub(crate) description: Option<PathBuf>,
-    /// The compiled kernel.
-    pub(crate) runs: Arc<dyn RunsAll>,
+    /// What sweeps run.
+    pub(crate) runs: AnyKernel,
     /// The description, if only a sweep over arrays can run it.
     pub(crate) over_arrays: Option<Described>,
 }
@@ -91,23 +87,24 @@ impl Kernel {
         let (omega, gap) = (args.omega.unwrap_or(OMEGA), args.gap.unwrap_or(GAP));
         let score = if args.local { Alignment::local } else { Alignment::global };
         Ok(match known {
-            Known::Lk23 => Self::new(known, "za", Lk23::COEFFICIENTS, syncline_sweeps::lk23()),
-            Known::GaussSeidel => Self::poisson(known, sor(Sor::gauss_seidel(), with_f), with_f),
-            Known::Sor => {
-                Self::poisson(known, sor(Sor::new(omega)?, with_f), with_f).with("omega", omega)
+            Known::Lk23 => Self::new(known, "za", Lk23::COEFFICIENTS, AnyKernel::Lk23),
+            Known::GaussSeidel => {
+                Self::poisson(known, AnyKernel::Sor(Sor::gauss_seidel(), with_f), with_f)
             }
+            Known::Sor => Self::poisson(known, AnyKernel::Sor(Sor::new(omega)?, with_f), with_f)
+                .with("omega", omega),
             Known::NinePoint => {
-                let runs = syncline_sweeps::nine_point(NinePoint::new(omega)?, with_f);
+                let runs = AnyKernel::NinePoint(NinePoint::new(omega)?, with_f);
                 Self::poisson(known, runs, with_f).with("omega", omega)
             }
             Known::GaussSeidelVariable => Self::new(
                 known,
                 "u",
                 GaussSeidelVariable::COEFFICIENTS,
-                syncline_sweeps::gauss_seidel(),
+                AnyKernel::GaussSeidelVariable,
             ),
             Known::Alignment => {
-                Self::new(known, "score", ["match"], syncline_sweeps::alignment(score(gap)?))
+                Self::new(known, "score", ["match"], AnyKernel::Alignment(score(gap)?))
                     .with("gap", gap)
                     .with("local", args.local)
             }
@@ -127,12 +124,12 @@ impl Kernel {
             parameters: vec![(DESCRIPTION, format!("{:016x}", checksum(text.as_bytes())))],
             description: Some(path.to_owned()),
             over_arrays: described.needs_arrays().then(|| described.clone()),
-            runs: syncline_sweeps::described(described),
+            runs: AnyKernel::Described(Box::new(described)),
         })
     }
 
     /// Returns a kernel on u, with the right-hand side f if there is one.
-    fn poisson(known: Known, runs: Arc<dyn RunsAll>, with_f: bool) -> Self {
+    fn poisson(known: Known, runs: AnyKernel, with_f: bool) -> Self {
         if with_f { Self::new(known, "u", ["f"], runs) } else { Self::new(known, "u", [], runs) }
     }
 
@@ -140,7 +137,7 @@ impl Kernel {
         known: Known,
         field: &str,
         coefficients: [&str; N],
-        runs: Arc<dyn RunsAll>,
+        runs: AnyKernel,
     ) -> Self {
         Self {
             name: known.name(),
@@ -199,6 +196,6 @@ impl Kernel {
 
     /// Returns the number of points of a matrix of this shape that each iteration updates.
     pub(crate) fn points(&self, shape: Shape) -> usize {
-        AnySweep::<f64>::stencil(&*self.runs).updated(shape).elements()
+        self.runs.stencil().updated(shape).elements()
     }
 }

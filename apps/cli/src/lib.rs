@@ -26,6 +26,7 @@
 //! | `report`   | `syncline report`, and recording by `--trace`                               |
 //! | `streams`  | the standard streams that were closed at the start                          |
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
+//! | `sweeps`   | sweeps of kernels that are chosen at run time                               |
 //! | `system`   | memory and disk figures of the operating system                             |
 //! | `top`      | `syncline top`: what the threads of a run do now                            |
 //! | `error`    | error messages of one line each                                             |
@@ -60,6 +61,7 @@ mod results;
 mod run;
 mod streams;
 mod summary;
+mod sweeps;
 mod system;
 mod top;
 mod verify;

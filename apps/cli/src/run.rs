@@ -16,6 +16,7 @@ mod team;
 use std::sync::Arc;
 use std::time::Duration;
 
+use syncline_blocks::kernel::Real;
 use syncline_fabric::Team;
 use syncline_store::{
     Block, ElementType, Error as StoreError, Layout,
@@ -23,7 +24,7 @@ use syncline_store::{
 };
 use syncline_wave::{
     Runner,
-    lanes::{Lanes, Real},
+    lanes::Lanes,
     monitor::Monitor,
     target::{Leftovers, Target},
 };
@@ -39,9 +40,10 @@ use crate::budget::Bound;
 use crate::error::{Error, Result, list};
 use crate::executor::Executor;
 use crate::inputs::{Found, Inputs};
-use crate::kernels::{AnySweep, Arrays, BlockOptions, Kernel, SweepOptions};
+use crate::kernels::Kernel;
 use crate::output::Output;
 use crate::summary::Summary;
+use crate::sweeps::{Arrays, BlockOptions, SweepOptions};
 use crate::{executor, report, results, system, verify};
 
 /// The parameter of a result of the order max-parallel that holds the size of its blocks.
@@ -66,12 +68,8 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     }
     let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
-        ElementType::Float64 => {
-            Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
-        }
-        ElementType::Float32 => {
-            Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
-        }
+        ElementType::Float64 => Job::<f64>::open(args, &kernel, &found)?.run(signals),
+        ElementType::Float32 => Job::<f32>::open(args, &kernel, &found)?.run(signals),
         other => Err(Error::Whole(other)),
     }?;
     Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))
@@ -96,7 +94,6 @@ fn text(args: &RunArgs, summary: &Summary) -> Result<String> {
 struct Job<'a, T: Real> {
     args: &'a RunArgs,
     kernel: &'a Kernel,
-    runs: Arc<dyn AnySweep<T>>,
     found: &'a Found<'a>,
     arrays: Arrays<T>,
     output: Output,
@@ -109,12 +106,7 @@ struct Job<'a, T: Real> {
 }
 
 impl<'a, T: Real> Job<'a, T> {
-    fn open(
-        args: &'a RunArgs,
-        kernel: &'a Kernel,
-        runs: Arc<dyn AnySweep<T>>,
-        found: &'a Found<'a>,
-    ) -> Result<Self> {
+    fn open(args: &'a RunArgs, kernel: &'a Kernel, found: &'a Found<'a>) -> Result<Self> {
         let arrays = found.open::<T>()?;
         verify::check(args, arrays.field.shape())?;
         let mut inputs = found.files();
@@ -126,14 +118,14 @@ impl<'a, T: Real> Job<'a, T> {
         let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
         let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));
         let members = 1;
-        Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor, members })
+        Ok(Self { args, kernel, found, arrays, output, layout, bound, monitor, members })
     }
 
     fn run(self, signals: &Signals) -> Result<Summary> {
         let in_blocks = || {
             let how = self.how(Executor::Blocked);
             // The field stands for the result.
-            let plan = self.runs.plan_in_blocks(&how, &self.arrays, &self.arrays.field);
+            let plan = how.plan_in_blocks(&self.kernel.runs, &self.arrays, &self.arrays.field);
             plan.map(drop).map_err(Error::from)
         };
         match executor::choose(self.args, &self.arrays, self.layout, in_blocks)? {

@@ -25,17 +25,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_blocks::kernel::Real;
 use syncline_common::signals::Signals;
 use syncline_store::{Grid, Layout, Matrix, NewFile, Shape};
 use syncline_wave::{
-    lanes::Real,
+    kernels::AnyKernel,
     reference::{first_difference, first_difference_above},
 };
 
 use crate::args::{BlockOrder, Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
-use crate::kernels::{AnySweep, Arrays, Loops};
+use crate::sweeps::{Arrays, Loops};
 use crate::watch::{bar_of_bytes, watch};
 
 /// Larger buffers make nothing faster.
@@ -141,7 +142,7 @@ impl<T: Real> Verification<T> {
     #[expect(clippy::too_many_arguments, reason = "each is of its own kind")]
     pub(crate) fn compare(
         self,
-        runs: Arc<dyn AnySweep<T>>,
+        kernel: &AnyKernel,
         arrays: Arrays<T>,
         result: Matrix<T>,
         iterations: u64,
@@ -167,14 +168,14 @@ impl<T: Real> Verification<T> {
         let bar = bar_of_bytes(what, signals);
         bar.set_length(chunk.len().saturating_mul(iterations.saturating_add(1)));
         let look = move |bar: &ProgressBar| bar.set_position(chunk.traffic().written);
-        let (work, extent) = (self.work, self.extent);
+        let (work, extent, kernel) = (self.work, self.extent, kernel.clone());
         let (difference, rows) = watch(signals, &bar, look, move || match extent {
             Extent::Full => {
-                let plain = runs.reference(loops, &arrays, work)?;
+                let plain = loops.run(&kernel, &arrays, work)?;
                 Ok((first_difference(&result, &plain)?, None))
             }
             Extent::Sample if is_dear(loops.iterations, shape) => Ok((None, Some(0))),
-            Extent::Sample => sample(&*runs, loops, &arrays, &result, work, time.max(AT_LEAST)),
+            Extent::Sample => sample(&kernel, loops, &arrays, &result, work, time.max(AT_LEAST)),
         })?;
         match difference {
             None => Ok(Verified { with, rows: rows.filter(|rows| *rows < shape.rows) }),
@@ -193,7 +194,7 @@ type Sampled<T> = (Option<syncline_wave::reference::Difference<T>>, Option<usize
 
 /// Computes and compares a few rows first, then as many as the time allows.
 fn sample<T: Real>(
-    runs: &dyn AnySweep<T>,
+    kernel: &AnyKernel,
     loops: Loops,
     arrays: &Arrays<T>,
     result: &Matrix<T>,
@@ -207,7 +208,7 @@ fn sample<T: Real>(
     let fit =
         if work.shape().rows == rows { rows } else { work.shape().rows.saturating_sub(iterations) };
     let top = LEAST.min(fit);
-    let work = runs.reference(Loops { top: Some(top), ..loops }, arrays, work)?;
+    let work = Loops { top: Some(top), ..loops }.run(kernel, arrays, work)?;
     let found = first_difference_above(result, &work, top)?;
     let took = start.elapsed();
     let more = affordable(
@@ -220,7 +221,7 @@ fn sample<T: Real>(
     if found.is_some() || more <= top {
         return Ok((found, Some(top)));
     }
-    let work = runs.reference(Loops { top: Some(more), ..loops }, arrays, work)?;
+    let work = Loops { top: Some(more), ..loops }.run(kernel, arrays, work)?;
     Ok((first_difference_above(result, &work, more)?, Some(more)))
 }
 
@@ -255,19 +256,18 @@ mod tests {
             field: Arc::new(Matrix::from_vec(shape, values()).unwrap()),
             coefficients: vec![],
         };
-        let runs: Arc<dyn AnySweep<f64>> =
-            syncline_sweeps::sor(syncline_wave::kernels::Sor::gauss_seidel(), false);
+        let kernel = AnyKernel::Sor(syncline_wave::kernels::Sor::gauss_seidel(), false);
         let loops = Loops { iterations: 7, red_black: None, memory: 1 << 20, top: None };
         let zeros = || Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();
         let sampled = |wrong: Option<usize>, time| {
-            let mut result = runs.reference(loops, &arrays, zeros()).unwrap();
+            let mut result = loops.run(&kernel, &arrays, zeros()).unwrap();
             if let Some(row) = wrong {
                 let mut values = vec![0.0; shape.cols];
                 result.read_row(row, &mut values).unwrap();
                 values[3] += 1e-9;
                 result.write_row(row, &values).unwrap();
             }
-            let (found, rows) = sample(&*runs, loops, &arrays, &result, zeros(), time).unwrap();
+            let (found, rows) = sample(&kernel, loops, &arrays, &result, zeros(), time).unwrap();
             (found.map(|at| (at.row, at.col)), rows.unwrap())
         };
         let (none, hour) = (Duration::ZERO, Duration::from_secs(3600));

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use syncline_store::{Element, Matrix, array::Array};
+use syncline_store::array::Array;
 
 /// Fills a view of bytes, to whose owner it then holds a reference.
 ///
@@ -40,15 +40,7 @@ pub(crate) struct Buffer {
     first: *mut u8,
     len: usize,
     /// Keeps the bytes.
-    _owner: Owner,
-}
-
-#[derive(Debug)]
-#[expect(dead_code, reason = "the owners only keep the memory")]
-enum Owner {
-    Array(Array),
-    Float64(Matrix<f64>),
-    Float32(Matrix<f32>),
+    _owner: Array,
 }
 
 // SAFETY: the memory belongs to the owner in the object, which is not used otherwise, and any
@@ -63,34 +55,7 @@ impl Buffer {
     pub(crate) fn of_array(mut array: Array) -> Self {
         let bytes = array.bytes_mut();
         let (first, len) = (bytes.as_mut_ptr(), bytes.len());
-        Buffer { first, len, _owner: Owner::Array(array) }
-    }
-
-    /// Takes the elements of a row-major matrix in memory; `None` for others.
-    pub(crate) fn of_matrix<T: Kept>(mut matrix: Matrix<T>) -> Option<Self> {
-        let values = matrix.as_mut_slice()?;
-        let (first, len) = (values.as_mut_ptr().cast(), size_of_val(values));
-        Some(Buffer { first, len, _owner: T::kept(matrix) })
-    }
-}
-
-/// The types of elements of matrices.
-#[allow(private_interfaces, reason = "the trait does not leave this crate")]
-pub(crate) trait Kept: Element {
-    fn kept(matrix: Matrix<Self>) -> Owner;
-}
-
-#[allow(private_interfaces, reason = "the trait does not leave this crate")]
-impl Kept for f64 {
-    fn kept(matrix: Matrix<Self>) -> Owner {
-        Owner::Float64(matrix)
-    }
-}
-
-#[allow(private_interfaces, reason = "the trait does not leave this crate")]
-impl Kept for f32 {
-    fn kept(matrix: Matrix<Self>) -> Owner {
-        Owner::Float32(matrix)
+        Buffer { first, len, _owner: array }
     }
 }
 

@@ -1,12 +1,11 @@
 //! The arrays of a sweep: memory of other owners, and files.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use syncline_store::array::{Array, ArraySource};
-use syncline_store::{ElementType, Error, Matrix, Result, Shape};
+use syncline_store::{ElementType, Result};
 
 use crate::error;
 
@@ -53,7 +52,7 @@ impl Input {
         Ok(Input::Memory(element, dims.clone(), Bytes { first }))
     }
 
-    /// Returns the array for a sweep over arrays.
+    /// Returns the array.
     pub(crate) fn array(&self) -> Result<ArraySource> {
         match self {
             Input::Path(path) => ArraySource::open(path),
@@ -64,29 +63,6 @@ impl Input {
             Input::Memory(element, dims, bytes) => unsafe {
                 Array::borrowed(*element, dims, bytes.first).map(ArraySource::Memory)
             },
-        }
-    }
-
-    /// Returns the array for a sweep over matrices.
-    pub(crate) fn matrix<T: syncline_store::Element>(&self) -> Result<Arc<Matrix<T>>> {
-        let matrix = match self {
-            Input::Path(path) => Matrix::open(path)?,
-            Input::Memory(element, dims, bytes) => match dims[..] {
-                // SAFETY: as in `array`.
-                [rows, cols] if *element == T::TYPE => unsafe {
-                    Matrix::borrowed(Shape::new(rows, cols), bytes.first.cast())?
-                },
-                _ => return Err(Error::Dimensions { dims: dims.clone(), given: 0 }),
-            },
-        };
-        Ok(Arc::new(matrix))
-    }
-
-    /// Returns the type of the elements.
-    pub(crate) fn element(&self) -> Result<ElementType> {
-        match self {
-            Input::Path(path) => ElementType::of_npy(path),
-            Input::Memory(element, ..) => Ok(*element),
         }
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use syncline_store::checksum::checksum;
-use syncline_sweeps::RunsAll;
 use syncline_wave::c::CValues;
 use syncline_wave::monitor::Monitor;
 use syncline_wave::{Described, Result};
@@ -27,18 +26,10 @@ enum Code {
     Python(Py<PyAny>),
 }
 
-/// What a sweep runs.
-pub(crate) enum Runs {
-    /// A description with its functions, over arrays.
-    Arrays(Box<Described>),
-    /// A kernel of matrices.
-    Matrices(Arc<dyn RunsAll>),
-}
-
 /// A kernel.
 #[pyclass(frozen, module = "syncline._syncline")]
 pub(crate) struct Kernel {
-    runs: Runs,
+    described: Described,
     functions: Vec<(String, Code)>,
     /// What identifies its computation.
     pub(crate) parameters: Vec<(&'static str, String)>,
@@ -91,10 +82,7 @@ impl Kernel {
             fields: described.fields().to_vec(),
             coefficients: described.coefficients().to_vec(),
             dimensions: described.dimensions(),
-            runs: match described.needs_arrays() {
-                true => Runs::Arrays(Box::new(described)),
-                false => Runs::Matrices(syncline_sweeps::described(described)),
-            },
+            described,
             functions,
             parameters,
         })
@@ -120,18 +108,15 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Returns what a sweep runs: the functions note an exception in `failure`, and end the sweep
-    /// by its monitor.
-    pub(crate) fn runs(
+    /// Returns the description with its functions, which note an exception in `failure`, and end
+    /// the sweep by its monitor.
+    pub(crate) fn with_functions(
         &self,
         py: Python<'_>,
         monitor: &Arc<Monitor>,
         failure: &Arc<Failure>,
-    ) -> Result<Runs> {
-        let mut described = match &self.runs {
-            Runs::Matrices(runs) => return Ok(Runs::Matrices(Arc::clone(runs))),
-            Runs::Arrays(described) => (**described).clone(),
-        };
+    ) -> Result<Described> {
+        let mut described = self.described.clone();
         for (name, code) in &self.functions {
             described = match code {
                 &Code::Compiled(address, context) => {
@@ -160,7 +145,7 @@ impl Kernel {
         if self.functions.iter().any(|(_, code)| matches!(code, Code::Python(_))) {
             described = described.around_pieces(|piece| Python::attach(|_| piece()));
         }
-        Ok(Runs::Arrays(Box::new(described)))
+        Ok(described)
     }
 }
 

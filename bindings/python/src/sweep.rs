@@ -1,14 +1,13 @@
 //! A sweep, its plan and its report.
 //!
 //! ```text
-//! check the arrays ─ functions of the kernel ─ matrices (2-D, one field) or arrays
+//! check the arrays ─ functions of the kernel ─ the plan
 //!    ─ to memory: the result stays in a `Buffer` ─┐
 //!    ─ to files:  committed when complete ────────┴─ report
 //! ```
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -17,19 +16,16 @@ use pyo3::types::PyDict;
 use syncline_memory::room;
 use syncline_store::array::ArraySource;
 use syncline_store::newfile::{self, OutputKind};
-use syncline_store::{ElementType, Layout, Matrix, Shape};
-use syncline_sweeps::{AnySweep, Arrays, BlockOptions, SweepOptions};
-use syncline_wave::lanes::{Lanes, Real};
 use syncline_wave::monitor::{Monitor, Stage};
 use syncline_wave::plan::SweepPlan;
 use syncline_wave::target::{Leftovers, Target};
 use syncline_wave::{Described, Error, Result, Runner, Sweep, SweepReport};
 
 use crate::attend::attend;
-use crate::buffer::{Buffer, Kept};
+use crate::buffer::Buffer;
 use crate::error;
 use crate::inputs::{Given, Input};
-use crate::kernel::{Failure, Kernel, Runs};
+use crate::kernel::{Failure, Kernel};
 
 /// The settings of a sweep.
 #[derive(FromPyObject)]
@@ -92,21 +88,7 @@ impl<'a> Job<'a> {
         parameters.fold(target, |target, (name, value)| target.describe(*name, value))
     }
 
-    fn options(&self, memory: u64) -> SweepOptions {
-        SweepOptions {
-            iterations: self.settings.iterations,
-            until: self.settings.until,
-            exact_stop: self.settings.exact_stop,
-            runner: Runner::pool(self.threads()),
-            depth: self.settings.depth,
-            lanes: Lanes::best(),
-            memory,
-            monitor: Arc::clone(&self.monitor),
-            blocks: BlockOptions::default(),
-        }
-    }
-
-    fn over_arrays(&self, described: &Described, memory: u64) -> Sweep<Described> {
+    fn sweep(&self, described: &Described, memory: u64) -> Sweep<Described> {
         let sweep = Sweep::new(described.clone())
             .iterations(self.settings.iterations)
             .exact_stop(self.settings.exact_stop)
@@ -142,33 +124,39 @@ impl<'a> Job<'a> {
     ) -> Result<(Sweep<Described>, SweepPlan)> {
         let bytes = bytes_of(fields);
         // A run of one pass in memory needs one copy of the fields, a longer one two.
-        let sweep = self.over_arrays(described, self.left(bytes, 1));
+        let sweep = self.sweep(described, self.left(bytes, 1));
         let plan = sweep.plan_arrays(fields, coefficients, self.to_files())?;
-        if self.to_files() || matches!(plan, SweepPlan::Arrays(plan) if plan.passes <= 1) {
+        let is_one_copy = match plan {
+            // Strips write over what they have read.
+            SweepPlan::Streamed(_) => true,
+            SweepPlan::Arrays(plan) => plan.passes <= 1,
+            _ => false,
+        };
+        if self.to_files() || is_one_copy {
             return Ok((sweep, plan));
         }
-        let sweep = self.over_arrays(described, self.left(bytes, 2));
+        let sweep = self.sweep(described, self.left(bytes, 2));
         let plan = sweep.plan_arrays(fields, coefficients, false)?;
         Ok((sweep, plan))
     }
 
-    fn run(&self, runs: &Runs) -> Result<Done> {
-        match runs {
-            Runs::Arrays(described) => self.run_arrays(described),
-            Runs::Matrices(runs) => match self.inputs.first().map(Input::element).transpose()? {
-                Some(ElementType::Float32) => self.run_matrices::<f32>(&**runs),
-                _ => self.run_matrices::<f64>(&**runs),
-            },
-        }
-    }
-
-    fn run_arrays(&self, described: &Described) -> Result<Done> {
-        let (fields, coefficients) = self.sources(described)?;
+    fn run(&self, described: &Described) -> Result<Done> {
+        let (mut fields, mut coefficients) = self.sources(described)?;
         let bytes = bytes_of(&fields);
+        // Each pass would read them again.
+        let fit = bytes + bytes_of(&coefficients) <= self.settings.memory / 4;
+        if !self.to_files() && described.needs_arrays() && fit {
+            let load = |sources: Vec<ArraySource>| {
+                let loaded = sources.into_iter().map(ArraySource::into_memory);
+                let sources = loaded.map(|array| array.map(ArraySource::Memory));
+                sources.collect::<syncline_store::Result<Vec<_>>>()
+            };
+            (fields, coefficients) = (load(fields)?, load(coefficients)?);
+        }
         let sweep = if !self.to_files() && self.settings.memory / 4 >= bytes {
             // There is room for two copies of the fields, whatever the plan: its machine code would
             // be made twice.
-            self.over_arrays(described, self.left(bytes, 2))
+            self.sweep(described, self.left(bytes, 2))
         } else {
             self.planned(described, &fields, &coefficients)?.0
         };
@@ -177,64 +165,13 @@ impl<'a> Job<'a> {
             pending.commit()?;
             return Ok((Vec::new(), report));
         }
-        let memory = |sources: Vec<ArraySource>| {
-            sources.into_iter().map(ArraySource::into_memory).collect::<syncline_store::Result<_>>()
-        };
-        let (fields, coefficients): (Vec<_>, Vec<_>) = (memory(fields)?, memory(coefficients)?);
         let (fields, report) = sweep.run_arrays(&fields, &coefficients)?;
         Ok((fields.into_iter().map(Buffer::of_array).collect(), report))
     }
 
-    fn matrices<T: Real>(&self) -> Result<Arrays<T>> {
-        let matrices = self.inputs.iter().map(Input::matrix::<T>);
-        let mut matrices = matrices.collect::<syncline_store::Result<Vec<_>>>()?.into_iter();
-        let field = matrices.next().ok_or(Error::Fields { expected: 1, given: 0 })?;
-        Ok(Arrays { field, coefficients: matrices.collect() })
-    }
-
-    fn run_matrices<T: Real + Kept>(&self, runs: &dyn AnySweep<T>) -> Result<Done> {
-        let arrays = self.matrices::<T>()?;
-        let shape = arrays.field.shape();
-        let options = self.options(self.left((shape.rows * shape.cols * T::BYTES) as u64, 1));
-        if self.to_files() {
-            let (pending, report) = runs.run_to(&options, &arrays, &self.target())?;
-            pending.commit()?;
-            return Ok((Vec::new(), report));
-        }
-        let result = Matrix::<T>::zeros(shape, Layout::RowMajor)?;
-        let (result, report) = runs.run(&options, &arrays, result)?;
-        Ok((Buffer::of_matrix(result).into_iter().collect(), report))
-    }
-
-    fn plan(&self, runs: &Runs) -> Result<SweepPlan> {
-        match runs {
-            Runs::Arrays(described) => {
-                let (fields, coefficients) = self.sources(described)?;
-                Ok(self.planned(described, &fields, &coefficients)?.1)
-            }
-            Runs::Matrices(runs) => match self.inputs.first().map(Input::element).transpose()? {
-                Some(ElementType::Float32) => self.plan_matrices::<f32>(&**runs),
-                _ => self.plan_matrices::<f64>(&**runs),
-            },
-        }
-    }
-
-    fn plan_matrices<T: Real>(&self, runs: &dyn AnySweep<T>) -> Result<SweepPlan> {
-        let arrays = self.matrices::<T>()?;
-        let shape = arrays.field.shape();
-        let bytes = (shape.rows * shape.cols * T::BYTES) as u64;
-        let options = self.options(self.left(bytes, 1));
-        let is_path = matches!(self.inputs.first(), Some(Input::Path(_)));
-        match self.settings.outputs.first() {
-            // A matrix that is held as the result would be.
-            None if is_path => {
-                runs.plan(&options, &arrays, &Matrix::zeros(shape, Layout::RowMajor)?)
-            }
-            Some(output) if !is_path => {
-                runs.plan(&options, &arrays, &sparse_beside(output, bytes, shape)?)
-            }
-            _ => runs.plan(&options, &arrays, &arrays.field),
-        }
+    fn plan(&self, described: &Described) -> Result<SweepPlan> {
+        let (fields, coefficients) = self.sources(described)?;
+        Ok(self.planned(described, &fields, &coefficients)?.1)
     }
 }
 
@@ -245,23 +182,6 @@ fn bytes_of(sources: &[ArraySource]) -> u64 {
         (points * source.element().bytes()) as u64
     };
     sources.iter().map(bytes).sum()
-}
-
-/// Returns a matrix in a sparse file without a name, in the folder of an output.
-fn sparse_beside<T: Real>(output: &Path, bytes: u64, shape: Shape) -> Result<Matrix<T>> {
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let path = folder.join(format!(".syncline-plan-{}", std::process::id()));
-    let made = File::create(&path).and_then(|file| file.set_len(bytes));
-    let opened = made.map_err(|source| syncline_store::Error::File {
-        action: "create",
-        path: path.clone(),
-        source,
-    });
-    let opened = opened.and_then(|()| Matrix::open_raw(&path, shape, Layout::RowMajor));
-    // The matrix keeps the file open; nothing is left if it could not be made.
-    let _ = std::fs::remove_file(&path);
-    Ok(opened?)
 }
 
 /// Runs a sweep; returns the results that stay in memory, and the report. `progress` is called with
@@ -279,7 +199,8 @@ pub(crate) fn sweep<'py>(
 ) -> PyResult<(Vec<Buffer>, Bound<'py, PyDict>)> {
     let job = Job::new(py, kernel, &arrays, &settings)?;
     let failure = Arc::new(Failure::default());
-    let runs = kernel.runs(py, &job.monitor, &failure).map_err(|why| error::of_sweep(py, &why))?;
+    let described = kernel.with_functions(py, &job.monitor, &failure);
+    let described = described.map_err(|why| error::of_sweep(py, &why))?;
     let (monitor, iterations) = (Arc::clone(&job.monitor), settings.iterations);
     let watch = move |py: Python<'_>| match &progress {
         None => Ok(()),
@@ -292,7 +213,7 @@ pub(crate) fn sweep<'py>(
             progress.call1(py, (done.min(1.0), pass, passes, iterations)).map(drop)
         }
     };
-    let ended = attend(py, || job.run(&runs), watch, || job.monitor.cancel())?;
+    let ended = attend(py, || job.run(&described), watch, || job.monitor.cancel())?;
     if let Some(error) = failure.take() {
         return Err(error);
     }
@@ -324,9 +245,9 @@ pub(crate) fn plan<'py>(
     settings: Settings,
 ) -> PyResult<Bound<'py, PyDict>> {
     let job = Job::new(py, kernel, &arrays, &settings)?;
-    let runs = kernel.runs(py, &job.monitor, &Arc::default());
-    let runs = runs.map_err(|why| error::of_sweep(py, &why))?;
-    let plan = attend(py, || job.plan(&runs), |_| Ok(()), || job.monitor.cancel())?;
+    let described = kernel.with_functions(py, &job.monitor, &Arc::default());
+    let described = described.map_err(|why| error::of_sweep(py, &why))?;
+    let plan = attend(py, || job.plan(&described), |_| Ok(()), || job.monitor.cancel())?;
     of_plan(py, &plan.map_err(|why| error::of_sweep(py, &why))?)
 }
 

@@ -128,9 +128,11 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::Described {}
     impl Sealed for crate::c_kernel::CKernel {}
+    impl Sealed for crate::kernels::AnyKernel {}
 }
 
-/// A kernel that is only known at run time: a [`Described`](crate::Described) or a [`CKernel`].
+/// A kernel that is only known at run time: a [`Described`](crate::Described), a [`CKernel`] or an
+/// [`AnyKernel`](crate::kernels::AnyKernel).
 pub trait Dynamic: sealed::Sealed + Send + Sync {
     /// Returns the kernel as the executors see it.
     #[doc(hidden)]

@@ -13,6 +13,7 @@
 //! contracted.
 
 mod alignment;
+mod any;
 mod gauss_seidel_variable;
 mod lk23;
 mod nine_point;
@@ -22,6 +23,7 @@ pub use crate::Error as KernelError;
 pub use crate::dynamic::Dynamic;
 
 pub use alignment::Alignment;
+pub use any::AnyKernel;
 pub use gauss_seidel_variable::GaussSeidelVariable;
 pub use lk23::Lk23;
 pub use nine_point::NinePoint;

@@ -66,12 +66,13 @@ pub(crate) mod buffers;
 #[cfg(test)]
 mod counters;
 mod data;
+mod messages;
 mod panel;
+mod places;
 pub(crate) mod spent;
 mod stage;
 pub(crate) mod sums;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -80,21 +81,20 @@ use syncline_kernel::rule::Around;
 use syncline_overlay::plan::Task;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
 use syncline_store::ElementType;
-use syncline_store::direct_io::{IoQueue, Method};
 
 use self::buffers::Buffers;
+use self::data::Outgoing;
 pub(crate) use self::data::{Down, Sink, Source};
-use self::data::{Outgoing, Writers};
-use self::panel::{GroupMemory, Panel, PanelKind};
+use self::panel::{Panel, PanelKind};
+use self::places::{Message, Panels, Places};
 use self::stage::Stage;
-use crate::engine::{Bands, Crossing, Engine};
+use crate::engine::{Crossing, Engine};
 use crate::monitor::Monitor;
 use crate::pass::spent::{Spent, timed};
-use crate::pass::sums::{PassSums, SlabSums};
+use crate::pass::sums::PassSums;
 use crate::semaphore::Semaphore;
 use crate::team::agree::all;
 use crate::team::columns::Members;
-use crate::team::sums::Units;
 use crate::{Error, Result};
 
 /// What a pass works on. It counts slabs from the first one that it reads.
@@ -142,59 +142,6 @@ pub(crate) type Damaged<'a> = dyn Fn(usize, Range<usize>, Range<usize>) -> Error
 
 /// The bytes of the progress that travels back at a cut: see [`Monitor::others_are`].
 const PROGRESS: usize = 16;
-
-/// What crosses the cuts of an engine: for each cut in the order of the direction and each slot,
-/// forward and back.
-type Cuts = Vec<[Vec<Location<[u8]>>; 2]>;
-
-/// The locations of one engine.
-struct StagePlaces {
-    /// For each member, slot and piece.
-    cells: Vec<Vec<Vec<Location<()>>>>,
-    cuts: Cuts,
-    /// For each pair of neighbours and each slot, what the next engine reads.
-    margins: Vec<Message>,
-}
-
-/// For each slot, what comes in and the final slabs, of the group of this member. They are accessed
-/// by tasks that hold the locations which stand for them.
-struct Panels {
-    incoming: Vec<Panel>,
-    finals: Vec<Panel>,
-}
-
-/// Bytes that one member gives another one.
-struct Message {
-    from: usize,
-    to: usize,
-    /// For each slot.
-    bytes: Vec<Location<[u8]>>,
-}
-
-/// The locations of a pass. Those of other members are empty.
-struct Places {
-    /// For each group and slot, what comes in; and for each member and slot, its final slabs. Both
-    /// stand for [`Panels`].
-    incoming: Vec<Vec<Location<()>>>,
-    finals: Vec<Vec<Location<()>>>,
-    /// For each member, each engine but the last and each slot, what it passes on.
-    between: Vec<Vec<Vec<Location<Panel>>>>,
-    readers: Vec<Location<IoQueue>>,
-    /// The sums of the arrays that are read, with the numbers of these, and those of the fields
-    /// that are written, if they are wanted.
-    sums: Vec<(usize, Location<SlabSums>)>,
-    written: Option<Location<Vec<SlabSums>>>,
-    /// For each member that has columns, what it checks, and what it sums.
-    left: Vec<Location<Option<Units>>>,
-    given: Vec<Location<Option<Units>>>,
-    /// For each member, of which one in each group writes.
-    writers: Vec<Location<Writers>>,
-    stages: Vec<StagePlaces>,
-    /// For each member and slot, its final values, if all get them.
-    whole: Vec<Vec<Location<[u8]>>>,
-    /// The parts of blocks that another group writes, of each field.
-    edges: Vec<(usize, Message)>,
-}
 
 impl Pass<'_> {
     /// Returns the numbers of the member and of all.
@@ -325,125 +272,6 @@ impl Pass<'_> {
         (sums.left, sums.given) = (own(left), own(given));
         inner(writer).finish()?;
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn places(
-        &self,
-        stages: &[Stage<'_>],
-        sinks: Vec<Sink>,
-        sums: &mut PassSums,
-        memory: Option<&GroupMemory>,
-    ) -> Result<(Places, Panels)> {
-        let ((rank, members), fields) = (self.ranks(), sinks.len());
-        let (Some(first), Some(last)) = (stages.first(), stages.last()) else {
-            unreachable!("a pass has an engine")
-        };
-        let flight = first.engine.bands().flight;
-        let most = first.engine.bands().most_slabs();
-        // A member that is alone in its group has buffers of its own.
-        let alone = |group| self.team.is_none_or(|of| of.groups.is_alone(group));
-        let memory = memory.filter(|_| !alone(self.group()));
-        let group = |slot: usize| {
-            let incoming = self.panel((slot, most), memory)?;
-            let bands = last.engine.bands();
-            Ok::<_, Error>((incoming, self.outgoing(&sinks, (slot, most), bands, memory)?))
-        };
-        let (incoming, finals) = (0..flight).map(group).collect::<Result<_>>()?;
-        let panels = Panels { incoming, finals };
-        let stand = |name: String| named(&name, vec![(); flight]);
-        let incoming = (0..self.groups()).map(|group| stand(format!("panel of {group}"))).collect();
-        let finals = (0..members).map(|member| stand(format!("rows of {member}"))).collect();
-        let mut between = Vec::new();
-        for member in 0..members {
-            let of_engine = |n: usize| {
-                let panel = |_| match member == rank {
-                    true => self.between(fields, most),
-                    false => Ok(Panel::default()),
-                };
-                let panels = (0..flight).map(panel).collect::<Result<Vec<_>>>()?;
-                Ok(named(&format!("between {n} of {member}"), panels))
-            };
-            between.push((1..stages.len()).map(of_engine).collect::<Result<_>>()?);
-        }
-        let edges = self.edges(&sinks, last.engine.bands());
-        let message = |from, to, len: usize, name: &str| {
-            let name = |r| format!("{name} of {from} for {to}, {r}");
-            let bytes = (0..flight).map(|r| Location::absent(name(r), len.max(1))).collect();
-            Message { from, to, bytes }
-        };
-        let of_stage = |(n, stage): (usize, &Stage<'_>)| {
-            let cells = |member: usize| {
-                let cells = |r| {
-                    let name = format!("band {r} of {member} in {n}, piece");
-                    named(&name, vec![(); stage.pieces(member).len()])
-                };
-                (0..flight).map(cells).collect()
-            };
-            let cut = |cut: usize| {
-                let [forward, back] = stage.engine.crossing_bytes(cut);
-                [("forward", forward), ("back", back + PROGRESS)].map(|(way, bytes)| {
-                    let name = |r| format!("values {way} at {cut} in {n}, {r}");
-                    (0..flight).map(|r| Location::absent(name(r), bytes.max(1))).collect()
-                })
-            };
-            let pairs = (1..members).flat_map(|right| [(right - 1, right), (right, right - 1)]);
-            let margins = pairs.filter(|_| n + 1 < stages.len()).map(|(from, to)| {
-                let len = self.margin_bytes((from, to), fields, most);
-                message(from, to, len, &format!("margin {n}"))
-            });
-            StagePlaces {
-                cells: (0..members).map(cells).collect(),
-                cuts: (1..members).map(|nth| cut(nth - 1)).collect(),
-                margins: margins.collect(),
-            }
-        };
-        let edges = edges.into_iter().map(|(field, from, to, most)| {
-            (field, message(from, to, 8 + most, &format!("edge {field}")))
-        });
-        let edges = edges.collect();
-        let stages = stages.iter().enumerate().map(of_stage).collect();
-        let wholes = if self.to_all && members > 1 { 0..members } else { 0..0 };
-        let whole = |member| {
-            let len = self.whole_bytes(member, fields, last.engine.bands()).max(1);
-            let name = |r| format!("final values of {member}, {r}");
-            (0..flight).map(|r| Location::absent(name(r), len)).collect()
-        };
-        let whole = wholes.map(whole).collect();
-        let queue = || IoQueue::new(Method::Auto);
-        let reader = |member| Location::new(format!("reader of {member}"), queue());
-        let mut mine = Some(sinks);
-        let writer = |member| {
-            let sinks = mine.take_if(|_| member == rank).unwrap_or_default();
-            Location::new(format!("writer of {member}"), Writers { sinks, queue: queue() })
-        };
-        let written = std::mem::take(&mut sums.written);
-        let written = Some(written).filter(|written| !written.is_empty());
-        let read = std::mem::replace(&mut sums.read, vec![None; self.sources.len()]);
-        let read = read.into_iter().enumerate().filter_map(|(array, sums)| Some((array, sums?)));
-        // All members have such sums, or none has.
-        let of_members = |units: &mut Option<Units>, what: &str| {
-            let wanted = if units.is_some() { members } else { 0 };
-            let mut own = |member| units.take_if(|_| member == rank);
-            let place = |member| Location::new(format!("sums {what} {member}"), own(member));
-            (0..wanted).map(place).collect()
-        };
-        let places = Places {
-            incoming,
-            finals,
-            between,
-            written: written.map(|sums| Location::new("sums of the fields", sums)),
-            left: of_members(&mut sums.left, "that are left of"),
-            given: of_members(&mut sums.given, "of the fields of"),
-            readers: (0..members).map(reader).collect(),
-            sums: read
-                .map(|(n, sums)| (n, Location::new(format!("sums of array {n}"), sums)))
-                .collect(),
-            writers: (0..members).map(writer).collect(),
-            stages,
-            whole,
-            edges,
-        };
-        Ok((places, panels))
     }
 
     /// Declares all tasks, slot by slot; those of other members have bodies as well, which do not
@@ -674,25 +502,6 @@ impl Pass<'_> {
             overlay.place(task, member);
         }
     }
-
-    /// Returns the fields and groups that give parts of blocks to others, which write them, with
-    /// the greatest number of bytes for a band.
-    fn edges(&self, sinks: &[Sink], bands: &Bands) -> Vec<(usize, usize, usize, usize)> {
-        let (groups, mut most) = (self.groups(), BTreeMap::new());
-        for (field, sink) in sinks.iter().enumerate() {
-            let Sink::Columns(_, share) = sink else { continue };
-            for band in 0..bands.count() {
-                let rows = self.file_rows(&self.actual(bands.slabs_out(band)));
-                for from in 0..groups {
-                    for (to, bytes) in share.edges_from(rows.clone(), from) {
-                        let most = most.entry((field, from, to)).or_insert(0);
-                        *most = bytes.max(*most);
-                    }
-                }
-            }
-        }
-        most.into_iter().map(|((field, from, to), most)| (field, from, to, most)).collect()
-    }
 }
 
 /// Returns the progress in a message.
@@ -710,9 +519,4 @@ fn inner<T>(location: Location<T>) -> T {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn named<T>(name: &str, values: Vec<T>) -> Vec<Location<T>> {
-    let locations = values.into_iter().enumerate();
-    locations.map(|(i, value)| Location::new(format!("{name} {i}"), value)).collect()
 }

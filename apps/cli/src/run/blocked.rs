@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_blocks::kernel::Real;
 use syncline_blocks::{Error as BlocksError, plan::BlockPlan};
 use syncline_common::signals::Signals;
 use syncline_common::units::{AtLeast, Bytes};
@@ -13,16 +14,16 @@ use syncline_store::{
     Block, Layout, Matrix, NewFile,
     generation::{Generations, Leftover},
 };
-use syncline_wave::{lanes::Real, target::Resumption};
+use syncline_wave::target::Resumption;
 
 use super::{Job, Meter};
 use crate::args::BlockSize;
 use crate::args::RunnerKind;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::kernels::{Arrays, BlockOptions, SweepOptions};
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
+use crate::sweeps::{Arrays, BlockOptions, SweepOptions};
 use crate::verify::Verification;
 use crate::watch::{self, LINE, SYNC};
 use crate::{executor, output, report, system};
@@ -66,7 +67,7 @@ impl<T: Real> Job<'_, T> {
         // The field stands for the result.
         self.bound
             .with_a_little_less()
-            .for_blocks(&*self.runs, &how, false, &self.arrays, &self.arrays.field)
+            .for_blocks(&self.kernel.runs, &how, false, &self.arrays, &self.arrays.field)
             .is_ok()
     }
 
@@ -109,7 +110,7 @@ impl<T: Real> Job<'_, T> {
             how.blocks.disk = Disk::of(&self.arrays.field)?;
         }
         let (how, plan) =
-            self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
+            self.bound.for_blocks(&self.kernel.runs, &how, threads, &self.arrays, &result)?;
         if threads {
             check_threads(plan.grid.len())?;
         }
@@ -131,7 +132,7 @@ impl<T: Real> Job<'_, T> {
                 let blocks = BlockOptions { size: Some(plan.grid.block_size()), ..how.blocks };
                 let rest = SweepOptions { iterations, blocks, ..how };
                 let (how, plan) =
-                    self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
+                    self.bound.for_blocks(&self.kernel.runs, &rest, threads, &arrays, &result)?;
                 (how, plan, arrays)
             }
         };
@@ -140,14 +141,14 @@ impl<T: Real> Job<'_, T> {
         let (points, blocks) = (self.kernel.points(shape) as f64, Some(plan.grid.len() as u64));
         let mut progress =
             Progress::new(self.monitor, points, how.iterations, blocks, signals).under(self.bound);
-        let runs = self.runs.clone();
+        let kernel = self.kernel.runs.clone();
         drop(self.arrays);
         let meter = Meter::start();
         let (result, report) = watch::watch(
             signals,
             &bar,
             |bar| progress.show(bar),
-            move || Ok(runs.run_in_blocks(&how, &arrays, result)?),
+            move || Ok(how.run_in_blocks(&kernel, &arrays, result)?),
         )?;
         let (time, disk) = meter.stop();
         let report = begun.add(report);
@@ -161,7 +162,15 @@ impl<T: Real> Job<'_, T> {
                     (self.found.open()?, Matrix::<T>::create(&new, npy, shape, self.layout)?);
                 let room = room.in_blocks(self.args.order, plan.grid);
                 let done = report.iterations;
-                Some(room.compare(self.runs, arrays, result, done, time, self.bound, signals)?)
+                Some(room.compare(
+                    &self.kernel.runs,
+                    arrays,
+                    result,
+                    done,
+                    time,
+                    self.bound,
+                    signals,
+                )?)
             }
         };
         let sync = Instant::now();
@@ -226,7 +235,7 @@ impl<T: Real> Job<'_, T> {
                 let result = self.output.open(shape, self.layout)?;
                 let arrays = self.arrays.clone();
                 let compared = room.in_blocks(self.args.order, plan.grid).compare(
-                    self.runs,
+                    &self.kernel.runs,
                     arrays,
                     result,
                     report.iterations,

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use syncline_blocks::kernel::Real;
 use syncline_common::signals::Signals;
 use syncline_store::generation::Generations;
-use syncline_wave::{SweepReport, lanes::Real, target::Pending};
+use syncline_wave::{SweepReport, target::Pending};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
@@ -30,7 +31,7 @@ impl<T: Real> Job<'_, T> {
             output: &self.output,
         };
         let how = self.how(Executor::Streamed);
-        let how = match self.bound.for_streamed(&*self.runs, &how, &self.arrays) {
+        let how = match self.bound.for_streamed(&self.kernel.runs, &how, &self.arrays) {
             Ok(how) => how,
             Err(small @ Error::Memory { .. }) => return self.run_in_too_little(small, signals),
             Err(other) => return Err(other),
@@ -43,9 +44,10 @@ impl<T: Real> Job<'_, T> {
         let mut progress =
             Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals)
                 .under(self.bound);
-        let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target(None));
+        let (kernel, arrays) = (self.kernel.runs.clone(), self.arrays.clone());
+        let target = self.target(None);
         let meter = Meter::start();
-        let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);
+        let sweep = move || Ok(how.run_to(&kernel, &arrays, &target)?);
         let ended = watch::attend(
             signals,
             &bar,
@@ -111,9 +113,9 @@ impl<T: Real> Job<'_, T> {
         time: Duration,
         signals: &Signals,
     ) -> Result<(Pending, Verified)> {
-        let (runs, arrays, result) = (self.runs.clone(), self.arrays.clone(), pending.matrix()?);
+        let (kernel, arrays, result) = (&self.kernel.runs, self.arrays.clone(), pending.matrix()?);
         let done = report.iterations;
-        let error = match room.compare(runs, arrays, result, done, time, self.bound, signals) {
+        let error = match room.compare(kernel, arrays, result, done, time, self.bound, signals) {
             Ok(with) => return Ok((pending, with)),
             Err(error) => error,
         };

@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use syncline_blocks::kernel::Real;
 use syncline_common::signals::Signals;
 use syncline_fabric::{Member, Team};
 use syncline_store::{ElementType, Error as StoreError};
-use syncline_wave::{Error as WaveError, SweepReport, lanes::Real, monitor::Monitor};
+use syncline_wave::{Error as WaveError, SweepReport, monitor::Monitor};
 
 use super::advice::Advice;
 use super::{Job, Meter, arrays};
@@ -143,11 +144,11 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<(Option<
     let (members, bound) = (me.size(), Bound::of_member(args.memory, me.ranks_on(me.host()).len()));
     match found.element {
         ElementType::Float64 => {
-            let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found);
+            let job = Job::<f64>::open(args, &kernel, &found);
             Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         ElementType::Float32 => {
-            let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
+            let job = Job::<f32>::open(args, &kernel, &found);
             Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         other => all(me, Err(Error::Whole(other))),
@@ -262,7 +263,7 @@ impl<T: Real> Job<'_, T> {
         let iterations = self.args.iterations;
         let progress = Progress::new(self.monitor.clone(), points, iterations, None, signals);
         let (progress, meter) = (progress.under(self.bound), Meter::start());
-        let work = |me: &mut Member| self.runs.run_on(me, &how, &self.arrays, &target);
+        let work = |me: &mut Member| how.run_on(me, &self.kernel.runs, &self.arrays, &target);
         let (swept, signal) = attend(me, signals, &self.monitor, progress, work);
         let report = swept.map_err(|error| {
             let explain = |error| self.bound.of_streamed(error, threads as u64, &self.arrays);

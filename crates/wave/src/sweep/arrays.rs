@@ -27,6 +27,27 @@ use crate::{Described, Error, Result};
 /// Returns the plan for inputs, a number of iterations, and a result in files or not.
 type Planner<'p> = dyn Fn(&[Input<'_>], u64, bool) -> Result<SweepPlan> + 'p;
 
+/// An array that a sweep reads: an [`Array`], or an [`ArraySource`], which may be a file.
+pub trait AsInput {
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn input(&self) -> Input<'_>;
+}
+
+impl AsInput for Array {
+    #[allow(private_interfaces)]
+    fn input(&self) -> Input<'_> {
+        Input::Memory(self)
+    }
+}
+
+impl AsInput for ArraySource {
+    #[allow(private_interfaces)]
+    fn input(&self) -> Input<'_> {
+        input(self)
+    }
+}
+
 /// Sweeps over arrays: several fields, any types, two or three dimensions, any edges and
 /// directions.
 ///
@@ -35,7 +56,8 @@ type Planner<'p> = dyn Fn(&[Input<'_>], u64, bool) -> Result<SweepPlan> + 'p;
 /// description gives; without types, all are float64 or all are float32. The result has the bits of
 /// the plain loop, [`plain_arrays`](crate::reference::plain_arrays).
 impl Sweep<Described> {
-    /// Runs the sweep over arrays in memory; returns the fields after all iterations.
+    /// Runs the sweep over arrays in memory or on file ([`AsInput`]); returns the fields after all
+    /// iterations, in memory. Arrays on file may be larger than memory, but for the fields.
     ///
     /// # Errors
     /// [`Error::Fields`], [`Error::Coefficients`], [`Error::ArrayType`], [`Error::Dimensions`] and
@@ -63,12 +85,12 @@ impl Sweep<Described> {
     /// assert_eq!(fields[0].values(), Some(&[0, 1, 0, 0, 1, 0, 0, 1, 0_u8][..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_arrays(
+    pub fn run_arrays<A: AsInput>(
         &self,
-        fields: &[Array],
-        coefficients: &[Array],
+        fields: &[A],
+        coefficients: &[A],
     ) -> Result<(Vec<Array>, SweepReport)> {
-        let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
+        let inputs: Vec<_> = fields.iter().chain(coefficients).map(AsInput::input).collect();
         let given = (fields.len(), coefficients.len());
         let plan = self.plan_of(given, &inputs, self.settings.iterations, false)?;
         self.run_inputs(&inputs, plan)

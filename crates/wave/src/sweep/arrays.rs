@@ -56,8 +56,9 @@ impl AsInput for ArraySource {
 /// description gives; without types, all are float64 or all are float32. The result has the bits of
 /// the plain loop, [`plain_arrays`](crate::reference::plain_arrays).
 impl Sweep<Described> {
-    /// Runs the sweep over arrays in memory or on file ([`AsInput`]); returns the fields after all
-    /// iterations, in memory. Arrays on file may be larger than memory, but for the fields.
+    /// Runs the sweep over arrays, each an [`Array`] in memory or an [`ArraySource`], which may be
+    /// a file; returns the fields after all iterations, in memory. Arrays on file may be larger
+    /// than memory, but for the fields.
     ///
     /// # Errors
     /// [`Error::Fields`], [`Error::Coefficients`], [`Error::ArrayType`], [`Error::Dimensions`] and

@@ -88,10 +88,51 @@ def lift(value, kind):
     return kind.dtype.type(value) if type(value) in (int, float) else value
 
 
-def reads_of(tree):
+def is_number(tree):
+    """Return whether a tree reads no array, so that Python knows its value."""
+    return tree[0] != "read" and all(is_number(part) for part in tree if isinstance(part, tuple))
+
+
+def decided(compare, operands, kind):
+    """Return what numbers alone decide of a condition; None if values of arrays matter."""
+    a, b, x, y = (
+        lift(evaluate(tree, (kind,), False), kind) if is_number(tree) else None for tree in operands
+    )
+
+    def known(test, *of):
+        return None if any(one is None for one in of) else bool(test(*of))
+
+    less = known(lambda a, b: a < b, a, b)
+    match compare:
+        case "and":
+            parts = less, known(lambda x, y: x < y, x, y)
+            return False if False in parts else None if None in parts else True
+        case "or" | "nan":
+            other = known(lambda x, y: x >= y, x, y)
+            if compare == "nan":
+                less, other = known(np.isnan, a), known(lambda x, b: x < b, x, b)
+            parts = less, other
+            return True if True in parts else None if None in parts else False
+    tests = {
+        "<": lambda a, b: a < b,
+        "<=": lambda a, b: a <= b,
+        "==": lambda a, b: a == b,
+        "!=": lambda a, b: a != b,
+        "not": lambda a, b: not a > b,
+    }
+    return known(tests[compare], a, b)
+
+
+def reads_of(tree, kind):
+    """Return the neighbours that a kernel reads: not those of a branch that numbers rule out."""
     if tree[0] == "read":
         return {tree[2]} - {""}
-    return set().union(*(reads_of(part) for part in tree if isinstance(part, tuple)), set())
+    parts = [part for part in tree if isinstance(part, tuple)]
+    if tree[0] == "where":
+        chosen = decided(tree[1], parts, kind)
+        if chosen is not None:
+            return reads_of(parts[2 if chosen else 3], kind)
+    return set().union(*(reads_of(part, kind) for part in parts), set())
 
 
 @st.composite
@@ -137,7 +178,7 @@ def test_random_kernels(case, iterations, threads, depth):
 
     scope = {"body": body}
     exec(f"def kernel({', '.join(names)}): return body({', '.join(names)})", scope)
-    offsets = {OFFSETS[name] for tree in forest for name in reads_of(tree)}
+    offsets = {OFFSETS[name] for tree in forest for name in reads_of(tree, arrays[0])}
     expected = plain_loops(body, arrays[:fields], arrays[fields:], iterations, offsets, boundary)
     result = syncline.sweep(
         syncline.kernel(scope["kernel"]),

@@ -329,14 +329,15 @@ impl<E: Real> Thread<'_, E> {
         // that of `cut::message`.
         unsafe {
             if let (Some(cut), Some(values)) = (west, crossing.from_before) {
-                let values: &[E] = bytemuck::cast_slice(values);
-                cut.import_west(lanes, job, &values[..cut.eastward_len(band)]);
+                // A location has at least a byte, also where nothing crosses.
+                let values = &values[..cut.eastward_len(band) * E::BYTES];
+                cut.import_west(lanes, job, bytemuck::cast_slice(values));
             }
             if let (Some(cut), Some(values), Some(above)) =
                 (east, crossing.from_after, band.checked_sub(1))
             {
-                let values: &[E] = bytemuck::cast_slice(values);
-                cut.import_east(ring, above, &values[..cut.westward_len(above)]);
+                let values = &values[..cut.westward_len(above) * E::BYTES];
+                cut.import_east(ring, above, bytemuck::cast_slice(values));
             }
             tile::run(lanes, *kernel, job, &mut self.scratch, norms);
             if let (Some(cut), Some(values)) = (west, crossing.to_before.take()) {

@@ -3,11 +3,11 @@
 //! # Contract
 //! [`OnTeam::strips`] computes the same [`StreamPlan`] in each member, from what all have:
 //!
-//! | from the members     | the plan has                                        |
-//! |----------------------|-----------------------------------------------------|
-//! | vectors              | those of rank 0, or the widest that all have        |
-//! | threads, memory, cache | the least                                       |
-//! | the rate of the disk | the least, for the columns of one group             |
+//! | from the members       | the plan has                                 |
+//! |------------------------|----------------------------------------------|
+//! | vectors                | those of rank 0, or the widest that all have |
+//! | threads, memory, cache | the least                                    |
+//! | the rate of the disk   | the least, for the columns of one group      |
 //!
 //! The depth is that of a sweep of one process with the columns, the threads and the memory of a
 //! group. Of the heights of bands, by powers of two, and the numbers of slots, [`answer`] takes the
